@@ -1,0 +1,3 @@
+"""escala: measure, plan, run and verify the distributed training of AI models."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,44 @@
+"""Errors that a person can act on. Knows the error tree and exit codes; knows nothing of what raised them.
+
+EscalaError
+├── InvalidInput     wrong input: what was given, what is allowed, what to do       exit 2
+└── MissingExtra     an optional part is not installed, with the command            exit 3
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class EscalaError(Exception):
+    """Base of every error that escala raises on purpose; its text is one clear line."""
+
+    exit_code = 2
+
+
+class InvalidInput(EscalaError):
+    """Wrong input: says what was given, what is allowed and what to do."""
+
+
+class MissingExtra(EscalaError):
+    """An optional part is not installed: says the command that installs it."""
+
+    exit_code = 3
+
+
+def near(given: str, allowed: Iterable[str], *, limit: int = 3) -> list[str]:
+    """Names that resemble the given one, best first; case and punctuation are ignored."""
+    plain = {_plain(name): name for name in allowed}
+    close = difflib.get_close_matches(_plain(given), plain, n=limit, cutoff=0.6)
+    inside = [key for key in plain if _plain(given) and _plain(given) in key and key not in close]
+    return [plain[key] for key in (close + inside)[:limit]]
+
+
+def unknown(what: str, given: str, allowed: Iterable[str], hint: str) -> InvalidInput:
+    """The error for a name that is not known: near names first, then where the list is."""
+    close = near(given, allowed)
+    suggestion = f"did you mean {' or '.join(close)}? " if close else ""
+    return InvalidInput(f"unknown {what} '{given}': {suggestion}{hint}")
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

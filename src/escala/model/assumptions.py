@@ -1,0 +1,51 @@
+"""The few numbers shared by every prediction that belong to no chip, link or framework.
+
+Their values, ranges and sources are in catalog/data/assumptions.toml; a measurement may replace any of them.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumptions:
+    """Shared constants of the model; each has a value, a range and a source in the catalog."""
+
+    gemm_shape_rows: float
+    gemm_launch_s: float
+    gemm_norm: float
+    backward_gemm_ratio: float
+    flash_backward_ratio: float
+    flash_ramp_tokens: float
+    batched_gemm_ratio: float
+    score_pass_bytes: float
+    score_backward_ratio: float
+    unfused_score_ratio: float
+    misaligned_head_ratio: float
+    loss_pass_bytes: float
+    embedding_pass_bytes: float
+    routing_passes: float
+    grouped_gemm_ratio: float
+    expert_imbalance: float
+    expert_latency_s: float
+    dispatch_norm: float
+    dispatch_tensor_ratio: float
+    dispatch_scaled_ratio: float
+    overlap_norm: float
+    overlap_floor: float
+    bubble_ratio: float
+    transfer_efficiency: float
+    transfer_latency_s: float
+    accumulate_bytes: float
+    optimizer_pass_bytes: float
+    straggler_per_doubling: float
+    lora_backward_ratio: float
+    convolution_passes: float
+    depthwise_ratio: float
+    power_compute_share: float
+    power_communication_share: float
+    power_idle_share: float
+    risky_share: float
+    full_share: float
+    interval_ratio: float
+    memory_interval_low: float
+    memory_interval_high: float

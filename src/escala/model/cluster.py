@@ -1,0 +1,132 @@
+"""Where to learn: accelerators, link levels, hosts, storage, power, price. Knows no workload and no plan."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """One device as a framework sees it: dense peaks per device, memory, power and achieved shares.
+
+    None means that the device cannot do it. `memory_bytes` is what the driver leaves to programs.
+    `gemm_efficiency` is the share of the 16-bit peak that large matrix products reach (measured tables),
+    `flash2_efficiency` and `flash3_efficiency` the share of that which the attention kernel of each
+    generation reaches on this chip.
+    """
+
+    name: str
+    vendor: str
+    architecture: str
+    memory_bytes: float
+    memory_bytes_per_s: float
+    fp32_flop_per_s: float
+    tf32_flop_per_s: float | None
+    fp16_flop_per_s: float | None
+    bf16_flop_per_s: float | None
+    fp8_flop_per_s: float | None
+    fp4_flop_per_s: float | None
+    power_w: float | None
+    gemm_efficiency: float
+    fp8_efficiency: float
+    memory_efficiency: float
+    flash2_efficiency: float | None
+    flash3_efficiency: float | None
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One level of the network: how many devices it joins, and what each device gets in one direction.
+
+    `domain_devices` is the number of devices that reach each other over this level or lower ones; the last
+    level joins all. `gather_efficiency` is the achieved share of the bandwidth in all-gather and
+    reduce-scatter, `reduce_efficiency` in all-reduce (it may exceed 1 when switches reduce).
+    """
+
+    name: str
+    domain_devices: int
+    bytes_per_s: float
+    latency_s: float
+    gather_efficiency: float
+    reduce_efficiency: float
+    oversubscription: float = 1.0
+    reduces_in_network: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One node beside its devices: memory, the bus to a device, cores. None is unknown, not zero."""
+
+    memory_bytes: float | None = None
+    pcie_bytes_per_s: float | None = None
+    cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Shared storage: what all nodes together read and write in a second."""
+
+    read_bytes_per_s: float | None = None
+    write_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Power, place and price: what turns seconds into joules, grams and money.
+
+    `node_power_ratio` is node power over the sum of its devices; `pue` facility power over IT power.
+    """
+
+    node_power_ratio: float
+    pue: float
+    carbon_kg_per_j: float | None = None
+    country: str | None = None
+    price_usd_per_device_hour: float | None = None
+    price_date: str | None = None
+    price_source: str | None = None
+    power_limit_w: float | None = None
+    rack_power_limit_w: float | None = None
+    devices_per_rack: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceGroup:
+    """Devices of one type in one zone."""
+
+    accelerator: Accelerator
+    devices: int
+    devices_per_node: int
+    zone: str = "main"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Groups of devices, the link levels between them from the innermost outwards, hosts, storage, site."""
+
+    name: str
+    groups: tuple[DeviceGroup, ...]
+    links: tuple[Link, ...]
+    host: Host = field(default_factory=Host)
+    storage: Storage = field(default_factory=Storage)
+    site: Site
+    source: str = "given by the user"
+
+    @property
+    def devices(self) -> int:
+        """Devices of all groups together."""
+        return sum(group.devices for group in self.groups)
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The device type; the first group's when types are mixed (the planner refuses those)."""
+        return self.groups[0].accelerator
+
+    @property
+    def devices_per_node(self) -> int:
+        """Devices in one node of the first group."""
+        return self.groups[0].devices_per_node
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all groups together, the last one of each group perhaps not full."""
+        return sum(-(-group.devices // group.devices_per_node) for group in self.groups)

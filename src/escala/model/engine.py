@@ -1,0 +1,114 @@
+"""Software: what a framework generation keeps, moves and waits for. Knows numbers, not code.
+
+An Engine is a versioned, sourced record (catalog/data/engines). At most three of its time numbers are
+fitted (memory passes, dispatch per layer, GEMM level); the rest follows from what the software does.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AttentionKernel(StrEnum):
+    """Generation of the attention kernel: it decides speed and what is kept."""
+
+    UNFUSED = "unfused"
+    FUSED_SOFTMAX = "fused-softmax"
+    FLASH2 = "flash2"
+    FLASH3 = "flash3"
+
+
+class SelectiveKind(StrEnum):
+    """What selective recompute throws away: the attention core (Megatron) or cheap operators (torchtitan)."""
+
+    ATTENTION_CORE = "attention-core"
+    OPERATORS = "operators"
+
+
+class Gathering(StrEnum):
+    """How sharded weights become whole: not at all, layer by layer (FSDP2), or by sub-groups (DeepSpeed)."""
+
+    LAYERS = "layers"
+    SUBGROUPS = "subgroups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTime:
+    """What the software costs in time.
+
+    `elementwise_passes` counts passes over tokens x hidden x 2 bytes per layer, `dispatch_s` the time the
+    CPU needs to launch one layer forward, `gemm_level` scales matrix products. `..._exposed` is the share of
+    a communication that is not hidden; `..._hidden` the share of the window behind which it can hide.
+    """
+
+    gemm_level: float
+    elementwise_passes: float
+    compiled_passes_ratio: float
+    dispatch_s: float
+    dispatch_backward_ratio: float
+    compiled_dispatch_ratio: float
+    moe_dispatch_ratio: float
+    attention_kernel: AttentionKernel
+    tensor_exposed: float
+    context_exposed: float
+    expert_exposed: float
+    gradient_hidden: float
+    gradient_window_bubble: bool
+    gather_ratio: float
+    micro_batch_overhead_s: float
+    step_overhead_s: float
+    reduces_every_micro_batch: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """What the software keeps, in bytes per parameter, per element or per logit.
+
+    `weight_bytes` is the stored weight (4 when fp32 weights are the master), `gradient_bytes` the stored
+    gradient, `master_bytes` a separate fp32 copy. `step_bytes` are temporaries of the optimizer step per
+    sharded parameter. `loss_bytes` are bytes per logit at the peak of the loss; `fused_loss_bytes` with a
+    fused or chunked cross-entropy. `context_bytes` is CUDA context, NCCL and workspaces that the framework's
+    own counter does not see; `slack` the share that the allocator adds.
+    """
+
+    weight_bytes: float
+    gradient_bytes: float
+    master_bytes: float
+    autocast_bytes: float
+    step_bytes: float
+    bucket_bytes: float
+    bucket_parameters: float
+    live_parameters: float
+    gathering: Gathering
+    gathered_in_backward_bytes: float
+    loss_bytes: float
+    compiled_loss_bytes: float
+    fused_loss_bytes: float
+    parallel_loss_bytes: float
+    norm_bytes: float
+    residual_bytes: float
+    gated_tensors: float
+    compiled_gated_tensors: float
+    plain_tensors: float
+    linear_input_bytes: float
+    expands_kv: bool
+    score_bytes: float
+    selective: SelectiveKind
+    static_slack: float
+    dynamic_slack: float
+    context_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A framework generation: name, versions, what it costs in time and in memory, and what it cannot do.
+
+    `rejects` names abilities that it lacks (for example "zero-bubble-v", "hsdp"); see `rejects.ABILITIES`.
+    """
+
+    name: str
+    title: str
+    versions: str
+    source: str
+    time: EngineTime
+    memory: EngineMemory
+    lacks: tuple[str, ...] = ()

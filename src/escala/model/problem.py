@@ -1,0 +1,23 @@
+"""What every formula is asked about: a workload on a cluster under an engine, with the shared assumptions."""
+
+from dataclasses import dataclass
+
+from escala.model.assumptions import Assumptions
+from escala.model.cluster import Accelerator, Cluster
+from escala.model.engine import Engine
+from escala.model.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One question: the workload, the cluster, the engine that runs it and the shared assumptions."""
+
+    workload: Workload
+    cluster: Cluster
+    engine: Engine
+    assumptions: Assumptions
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The device type of the cluster."""
+        return self.cluster.accelerator

@@ -1,0 +1,92 @@
+"""What to learn: network, data shape, batch, method, optimizer. Knows nothing of machines or layouts."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from escala.model.network import Network
+
+
+class Method(StrEnum):
+    """Which weights are trained, and from what."""
+
+    PRETRAIN = "pretrain"
+    FULL = "full"
+    LORA = "lora"
+    QLORA = "qlora"
+    ADAPTER = "adapter"
+
+
+class Phase(StrEnum):
+    """What the job does with the network."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+    SAVE = "save"
+    LOAD = "load"
+
+
+class OptimizerKind(StrEnum):
+    """The update rule."""
+
+    ADAMW = "adamw"
+    SGD = "sgd"
+    ADAFACTOR = "adafactor"
+    MUON = "muon"
+    LION = "lion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """The update rule and how its state is stored.
+
+    `state_bytes` is the width of each moment (4 fp32, 2 bf16, 1 8-bit); AdamW keeps two moments, SGD with
+    momentum one, plain SGD none. `is_fused` is one kernel for all parameters, without temporaries.
+    """
+
+    kind: OptimizerKind = OptimizerKind.ADAMW
+    state_bytes: float = 4.0
+    moments: int = 2
+    is_fused: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Low-rank adapters: rank, the linear maps that get one, bytes per trained weight."""
+
+    rank: int = 16
+    targets: tuple[str, ...] = ("q", "k", "v", "o", "gate", "up", "down")
+    weight_bytes: float = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Distribution of sample lengths in tokens: shares of samples at most this long.
+
+    `is_packed` means that samples are concatenated to the full sequence, so that no token is padding.
+    """
+
+    quantile_tokens: tuple[float, ...] = ()
+    is_packed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What to learn: a network, its sequence length and global batch, the method and the optimizer.
+
+    `global_batch` counts sequences or images in one optimizer step.
+    """
+
+    network: Network
+    sequence_tokens: int
+    global_batch: int
+    total_tokens: float | None = None
+    method: Method = Method.PRETRAIN
+    lora: Lora | None = None
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    phase: Phase = Phase.TRAIN
+    lengths: Lengths = field(default_factory=Lengths)
+
+    @property
+    def is_frozen(self) -> bool:
+        """True when the weights of the network itself get no gradient."""
+        return self.method in (Method.LORA, Method.QLORA, Method.ADAPTER)
