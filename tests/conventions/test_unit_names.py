@@ -21,19 +21,19 @@ UNITS = words("bits bytes flop j kg m s tokens usd w")
 # Pure numbers: a part of a whole, a ratio of two things of a kind, an exponent, passes over data.
 RATIOS = words(
     """
-    efficiency exposed factor floor fraction hidden high imbalance inside level low norm overlap
+    efficiency exposed factor floor fraction hidden high imbalance level low norm overlap
     oversubscription passes pue ratio share slack straggler
     """
 )
 
-# What is counted (plurals), and extents in elements.
+# What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
     batches buckets channels cores devices experts groups heads inputs layers messages moments nodes norms
     outputs parameters patches pixels positions ranks rounds rows samples splits stages steps tensors types
     """
 )
-EXTENTS = words("batch dim hidden k kernel period rank stride vocab weights width")
+EXTENTS = words("batch dim hidden inside k kernel pattern period rank stride vocab weights width")
 
 # The degrees, switches and choices of a plan, whole names; in columns a choice is a code into a table.
 PLAN = words(
