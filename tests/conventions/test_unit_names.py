@@ -29,11 +29,15 @@ RATIOS = words(
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets channels cores devices experts groups heads inputs layers messages moments nodes norms
-    outputs parameters patches pixels positions ranks rounds rows samples splits stages steps tensors types
+    batches buckets channels cores count devices experts groups heads inputs keys layers messages moments
+    nodes norms outputs parameters patches pixels positions queries ranks rounds rows samples splits stages
+    steps tensors types
     """
 )
-EXTENTS = words("batch dim hidden inside k kernel pattern period rank stride vocab weights width")
+EXTENTS = words("batch dim hidden inner inside k kernel outer pattern period rank stride vocab weights width")
+
+# Classes in which every number counts the same thing, said once in the class: parameters, pairs of a table.
+COUNTING = words("Parameters Shards Slots")
 
 # The degrees, switches and choices of a plan, whole names; in columns a choice is a code into a table.
 PLAN = words(
@@ -49,7 +53,7 @@ PER = UNITS | {count.removesuffix("s") for count in COUNTS} | words("doubling ho
 
 
 def has_unit(name: str) -> bool:
-    if name in PLAN:
+    if name in PLAN or name.startswith(("has_", "is_")):
         return True
     if "_per_" in name:
         numerator, denominator = name.rsplit("_per_", 1)
@@ -80,7 +84,9 @@ def number_fields() -> Iterator[tuple[str, str]]:
     for module in model_modules():
         for value in vars(module).values():
             is_own = isinstance(value, type) and value.__module__ == module.__name__
-            if not is_own or not dataclasses.is_dataclass(value) or value.__name__.startswith("_"):
+            if not is_own or not dataclasses.is_dataclass(value):
+                continue
+            if value.__name__.startswith("_") or value.__name__ in COUNTING:
                 continue
             hints = get_type_hints(value)
             for field in dataclasses.fields(value):
