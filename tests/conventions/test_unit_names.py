@@ -39,12 +39,12 @@ EXTENTS = words("batch dim hidden inner inside k kernel outer pattern period ran
 # Classes in which every number counts the same thing, said once in the class: parameters, pairs of a table.
 COUNTING = words("Parameters Shards Slots")
 
-# The degrees, switches and choices of a plan, whole names; in columns a choice is a code into a table.
+# The degrees, switches, choices and verdicts of a plan, whole names; in columns a choice is a code.
 PLAN = words(
     """
     dp zero reshard shard tp sp pp cp ep etp micro_batch micro_batches recompute schedule split stage_split
     cp_kind dispatcher placement precision compile fused_loss
-    offload_optimizer offload_params offload_activations
+    offload_optimizer offload_params offload_activations reject verdict
     """
 )
 
