@@ -144,6 +144,7 @@ class Embedding:
     positions: int = 0
     types: int = 0
     patch_inputs: int = 0
+    width: int | None = None
     other_parameters: int = 0
 
 

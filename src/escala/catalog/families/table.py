@@ -1,0 +1,131 @@
+"""The table of families, and what all of them have in common: name, context, stored width, wrapped class."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from escala.catalog.families import classic, dense, moe
+from escala.catalog.families.config import Config
+from escala.errors import InvalidInput, unknown
+from escala.model.network import Network, Stack
+
+HINT: Final = "known are {names}; describe other networks in a TOML file (docs: network descriptions)"
+DTYPE_BITS: Final = {
+    "float64": 64.0,
+    "float32": 32.0,
+    "float16": 16.0,
+    "bfloat16": 16.0,
+    "float8_e4m3fn": 8.0,
+    "float8_e5m2": 8.0,
+}
+# bits of one stored weight by quant_method; mxfp4: 4 bits and one 8-bit scale for 32 weights (OCP MX 1.0)
+QUANTIZED_BITS: Final = {"fp8": 8.0, "fbgemm_fp8": 8.0, "mxfp4": 4.25}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """How to build a family: its builder, the layer class that FSDP wraps, the context when none is given.
+
+    `spare_positions` are rows of the position table that hold no token.
+    """
+
+    build: Callable[[Config], tuple[Stack, ...]]
+    wrapped_class: str | None
+    max_tokens: int | None = None
+    spare_positions: int = 0
+
+
+def _decoder(build: Callable[[Config], tuple[Stack, ...]], prefix: str, max_tokens: int) -> Family:
+    return Family(build=build, wrapped_class=f"{prefix}DecoderLayer", max_tokens=max_tokens)
+
+
+FAMILIES: Final[dict[str, Family]] = {
+    "llama": _decoder(dense.llama, "Llama", 2048),
+    "mistral": _decoder(dense.mistral, "Mistral", 131_072),
+    "mixtral": _decoder(moe.mixtral, "Mixtral", 131_072),
+    "qwen2": _decoder(dense.qwen2, "Qwen2", 32_768),
+    "qwen2_moe": _decoder(moe.qwen2_moe, "Qwen2Moe", 32_768),
+    "qwen3": _decoder(dense.qwen3, "Qwen3", 32_768),
+    "qwen3_moe": _decoder(moe.qwen3_moe, "Qwen3Moe", 32_768),
+    "gemma": _decoder(dense.gemma, "Gemma", 8192),
+    "gemma2": _decoder(dense.gemma2, "Gemma2", 8192),
+    "gemma3_text": _decoder(dense.gemma3_text, "Gemma3", 131_072),
+    "phi3": _decoder(dense.phi3, "Phi3", 4096),
+    "glm4": _decoder(dense.glm4, "Glm4", 131_072),
+    "olmo2": _decoder(dense.olmo2, "Olmo2", 2048),
+    "granite": _decoder(dense.llama, "Granite", 2048),
+    "deepseek_v2": _decoder(moe.deepseek, "DeepseekV2", 2048),
+    "deepseek_v3": _decoder(moe.deepseek, "DeepseekV3", 4096),
+    "gpt_oss": _decoder(moe.gpt_oss, "GptOss", 131_072),
+    "falcon": _decoder(classic.falcon, "Falcon", 2048),
+    "opt": _decoder(classic.opt, "OPT", 2048),
+    "gpt2": Family(build=classic.gpt2, wrapped_class="GPT2Block", max_tokens=1024),
+    "gpt_neox": Family(build=classic.gpt_neox, wrapped_class="GPTNeoXLayer", max_tokens=2048),
+    "gptj": Family(build=classic.gptj, wrapped_class="GPTJBlock", max_tokens=2048),
+    "bloom": Family(build=classic.bloom, wrapped_class="BloomBlock", max_tokens=2048),
+}
+
+
+def network_from_config(config: Mapping[str, object], name: str, source: str) -> Network:
+    """The Network that the keys of a config.json describe.
+
+    Raises InvalidInput for an unknown model_type, a missing key, or a value that is no size.
+    """
+    given = Config(keys=config, name=name)
+    model_type = _model_type(given)
+    family = FAMILIES[model_type]
+    return Network(
+        name=name,
+        family=model_type,
+        stacks=family.build(given),
+        source=source,
+        max_tokens=_max_tokens(given, family),
+        stored_bits=_stored_bits(given),
+        wrapped_class=family.wrapped_class,
+    )
+
+
+def _model_type(config: Config) -> str:
+    model_type = config.word("model_type")
+    if not model_type:
+        raise config.missing("model_type")
+    if model_type not in FAMILIES:
+        hint = HINT.format(names=", ".join(sorted(FAMILIES)))
+        if config.has("auto_map"):
+            hint = f"its auto_map points to code of the model repository, which escala never runs; {hint}"
+        raise unknown("model_type", model_type, FAMILIES, hint)
+    return model_type
+
+
+def _max_tokens(config: Config, family: Family) -> int | None:
+    if family.max_tokens is None:
+        return None
+    place = config.table("text_config") if config.has("text_config") else config
+    return place.count("max_position_embeddings", family.max_tokens) - family.spare_positions
+
+
+def _stored_bits(config: Config) -> float:
+    """Bits of one weight in the published file: by quantization_config, else by dtype, else 16."""
+    if config.has("quantization_config"):
+        return _quantized_bits(config.table("quantization_config"))
+    dtype = config.word("dtype", "bfloat16").removeprefix("torch.")
+    return DTYPE_BITS.get(dtype, 16.0)
+
+
+def _quantized_bits(quantization: Config) -> float:
+    method = quantization.word("quant_method")
+    if method in QUANTIZED_BITS:
+        return QUANTIZED_BITS[method]
+    if quantization.has("bits") or quantization.has("w_bit"):
+        key = "bits" if quantization.has("bits") else "w_bit"
+        return float(_bits(quantization, key))
+    if quantization.flag("load_in_4bit"):
+        return 4.0
+    return 8.0 if quantization.flag("load_in_8bit") else 16.0
+
+
+def _bits(quantization: Config, key: str) -> int:
+    bits = quantization.count(key)
+    if bits > 64:
+        raise InvalidInput(f"{quantization.name}: '{key}' in quantization_config is {bits}; write 1 to 64")
+    return bits

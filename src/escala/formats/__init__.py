@@ -1,0 +1,1 @@
+"""Foreign formats, one module each: read or written, never trusted."""
