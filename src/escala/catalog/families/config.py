@@ -77,6 +77,16 @@ class Config:
             raise self.refuse(spelling, value, f"a list of at most {MOST_LAYERS:,} whole numbers")
         return tuple(self._checked(spelling, each, least=least, most=MOST) for each in value)
 
+    def number(self, key: str, default: float) -> float:
+        """A finite number."""
+        found = self._found(key)
+        if found is None:
+            return default
+        value = found[1]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
+            raise self.refuse(*found, "a finite number")
+        return float(value)
+
     def flag(self, key: str, default: bool = False) -> bool:
         """True or false."""
         found = self._found(key)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from escala.catalog.families import classic, dense, moe
+from escala.catalog.families import classic, convolution, dense, encoder, moe, vision
 from escala.catalog.families.config import Config
 from escala.errors import InvalidInput, unknown
 from escala.model.network import Network, Stack
@@ -63,6 +63,14 @@ FAMILIES: Final[dict[str, Family]] = {
     "gpt_neox": Family(build=classic.gpt_neox, wrapped_class="GPTNeoXLayer", max_tokens=2048),
     "gptj": Family(build=classic.gptj, wrapped_class="GPTJBlock", max_tokens=2048),
     "bloom": Family(build=classic.bloom, wrapped_class="BloomBlock", max_tokens=2048),
+    "bert": Family(build=encoder.bert, wrapped_class="BertLayer", max_tokens=512),
+    "roberta": Family(build=encoder.roberta, wrapped_class="RobertaLayer", max_tokens=512, spare_positions=2),
+    "t5": Family(build=encoder.t5, wrapped_class="T5Block"),
+    "gemma3": _decoder(vision.gemma3, "Gemma3", 131_072),
+    "qwen2_5_vl": _decoder(vision.qwen2_5_vl, "Qwen2_5_VL", 32_768),
+    "vit": Family(build=vision.vit, wrapped_class="ViTLayer"),
+    "resnet": Family(build=convolution.resnet, wrapped_class="ResNetStage"),
+    "convnext": Family(build=convolution.convnext, wrapped_class="ConvNextLayer"),
 }
 
 

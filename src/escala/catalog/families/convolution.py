@@ -1,0 +1,176 @@
+"""Convolutional image networks: ResNet and ConvNeXt. One builder for each family.
+
+Defaults for missing keys are those of the configuration classes of transformers 5.24. Norms of a convolution
+count their weight and bias; running statistics are buffers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from escala.catalog.families.config import Config
+from escala.catalog.families.layers import LAYER_NORM_VECTORS, is_bare, label_count, rows
+from escala.catalog.families.vision import sides
+from escala.model.network import Block, Convolution, FeedForward, Head, Stack, StackRole
+
+IMAGE_SIDE: Final = 224
+"""Assumption where a config gives no image_size: the crop that ImageNet networks are trained on."""
+REDUCTION: Final = 4  # He et al. 2016, table 1: the inner width of a bottleneck is a quarter of the outer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Area:
+    """Height and width of what flows between layers, in pixels."""
+
+    height: int
+    width: int
+
+    @property
+    def pixels(self) -> int:
+        return self.height * self.width
+
+    def strided(self, stride: int) -> "_Area":
+        """After a convolution that keeps borders, at every stride-th position."""
+        return _Area(height=-(-self.height // stride), width=-(-self.width // stride))
+
+
+def resnet(config: Config) -> tuple[Stack, ...]:
+    """ResNet: a strided stem and pool, then stages of basic or bottleneck layers with shortcuts."""
+    sizes, depths = _stages(config, (256, 512, 1024, 2048), (3, 4, 6, 3))
+    width = config.count("embedding_size", 64)
+    stem_area = _image(config).strided(2)
+    stem = _convolution(config.count("num_channels", 3), width, 7, stem_area)
+    layers = [Block(name="stem", parts=(stem,), norms=0)]
+    area = stem_area.strided(2)
+    for stage, (outputs, depth) in enumerate(zip(sizes, depths, strict=True)):
+        stride = 2 if stage > 0 or config.flag("downsample_in_first_stage") else 1
+        layers += _resnet_stage(config, width, outputs, depth, stride, area)
+        width, area = outputs, area.strided(stride)
+    blocks, pattern = rows(layers)
+    stack = Stack(
+        role=StackRole.CONVOLUTION,
+        hidden=width,
+        blocks=blocks,
+        pattern=pattern,
+        tokens=area.pixels,
+        head=_classifier(config),
+        final_norm_weights=0,
+    )
+    return (stack,)
+
+
+def convnext(config: Config) -> tuple[Stack, ...]:
+    """ConvNeXt: one stack for each stage, as each has its own width; inverted bottlenecks with layer scale."""
+    sizes, depths = _stages(config, (96, 192, 384, 768), (3, 3, 9, 3))
+    area = _image(config).strided(config.count("patch_size", 4))
+    inputs = config.count("num_channels", 3)
+    stacks = []
+    for stage, (outputs, depth) in enumerate(zip(sizes, depths, strict=True)):
+        is_last = stage == len(sizes) - 1
+        area = area.strided(2) if stage else area
+        layers = [
+            *_entry(config, stage, inputs, outputs, area),
+            *[_convnext_layer(config, outputs, area)] * depth,
+        ]
+        stacks.append(_convnext_stack(config, outputs, layers, area, is_last))
+        inputs = outputs
+    return tuple(stacks)
+
+
+def _resnet_stage(
+    config: Config, inputs: int, outputs: int, depth: int, stride: int, area: _Area
+) -> Iterator[Block]:
+    is_bottleneck = config.word("layer_type", "bottleneck") == "bottleneck"
+    layer = _bottleneck if is_bottleneck else _basic
+    early = config.flag("downsample_in_bottleneck")
+    after = area.strided(stride)
+    entry = layer(inputs, outputs, area, after, early)
+    if inputs != outputs or stride != 1:
+        entry = (*entry, _convolution(inputs, outputs, 1, after))
+    yield Block(name=f"{outputs} wide, entry", parts=entry, norms=0)
+    rest = Block(name=f"{outputs} wide", parts=layer(outputs, outputs, after, after, early), norms=0)
+    yield from [rest] * (depth - 1)
+
+
+def _bottleneck(
+    inputs: int, outputs: int, before: _Area, after: _Area, strides_early: bool
+) -> tuple[Convolution, ...]:
+    inner = max(1, outputs // REDUCTION)
+    return (
+        _convolution(inputs, inner, 1, after if strides_early else before),
+        _convolution(inner, inner, 3, after),
+        _convolution(inner, outputs, 1, after),
+    )
+
+
+def _basic(
+    inputs: int, outputs: int, before: _Area, after: _Area, strides_early: bool
+) -> tuple[Convolution, ...]:
+    return _convolution(inputs, outputs, 3, after), _convolution(outputs, outputs, 3, after)
+
+
+def _entry(config: Config, stage: int, inputs: int, outputs: int, area: _Area) -> Iterator[Block]:
+    """What stands before the layers of a stage: the stem with its norm, or a norm and a strided convolution."""
+    is_stem = stage == 0
+    convolution = Convolution(
+        inputs=inputs,
+        outputs=outputs,
+        kernel=config.count("patch_size", 4) if is_stem else 2,
+        output_pixels=area.pixels,
+        has_bias=True,
+        norm_parameters=LAYER_NORM_VECTORS * (outputs if is_stem else inputs),
+    )
+    yield Block(name="stem" if is_stem else "downsampling", parts=(convolution,), norms=0)
+
+
+def _convnext_layer(config: Config, width: int, area: _Area) -> Block:
+    depthwise = Convolution(
+        inputs=width, outputs=width, kernel=7, groups=width, output_pixels=area.pixels, has_bias=True
+    )
+    channels = FeedForward(width=4 * width, is_gated=False, has_bias=True)
+    scale = width if config.number("layer_scale_init_value", 1e-6) > 0 else 0
+    return Block(
+        name=f"{width} wide",
+        parts=(depthwise, channels),
+        norms=1,
+        norm_weights=LAYER_NORM_VECTORS,
+        other_parameters=scale,
+    )
+
+
+def _convnext_stack(config: Config, width: int, layers: list[Block], area: _Area, is_last: bool) -> Stack:
+    blocks, pattern = rows(layers)
+    return Stack(
+        role=StackRole.CONVOLUTION,
+        hidden=width,
+        blocks=blocks,
+        pattern=pattern,
+        tokens=area.pixels,
+        head=_classifier(config) if is_last else None,
+        final_norm_weights=LAYER_NORM_VECTORS if is_last else 0,
+    )
+
+
+def _convolution(inputs: int, outputs: int, kernel: int, area: _Area) -> Convolution:
+    """A convolution without bias, followed by batch norm."""
+    return Convolution(
+        inputs=inputs, outputs=outputs, kernel=kernel, output_pixels=area.pixels, norm_parameters=2 * outputs
+    )
+
+
+def _classifier(config: Config) -> Head | None:
+    return None if is_bare(config) else Head(outputs=label_count(config), has_bias=True, is_per_token=False)
+
+
+def _image(config: Config) -> _Area:
+    height, width = sides(config, "image_size", IMAGE_SIDE)
+    return _Area(height=height, width=width)
+
+
+def _stages(
+    config: Config, sizes: tuple[int, ...], depths: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    widths, counts = config.counts("hidden_sizes", sizes), config.counts("depths", depths)
+    if len(widths) != len(counts) or not widths:
+        raise config.refuse("depths", list(counts), f"one number for each of {len(widths)} hidden_sizes")
+    return widths, counts
