@@ -1,0 +1,90 @@
+"""Links by name, or from a bandwidth such as "400 Gb/s". Knows no cluster: the caller says whom they join."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from escala import units
+from escala.catalog.loader import RATIO, Entry, Quantity, entries, find
+from escala.errors import InvalidInput, unknown
+from escala.model.cluster import Link
+
+FIELDS: Final = {
+    "bandwidth": "bytes_per_s",
+    "gather_efficiency": RATIO,
+    "reduce_efficiency": RATIO,
+    "latency": "s",
+}
+_KEYS: Final = {*FIELDS, "title", "aliases", "reduces_in_network"}
+HINT: Final = "see `escala catalog links`, or give a bandwidth per device such as '400 Gb/s'"
+
+# Below this a network is taken for Ethernet with TCP, from it on for RDMA: an assumption.
+_RDMA_BYTES_PER_S: Final = 50e9 / 8
+
+
+@cache
+def link_entries() -> Mapping[str, Entry]:
+    """Every link of the catalog, checked."""
+    found = entries("links")
+    for entry in found.values():
+        entry.allow(_KEYS)
+        entry.text("title")
+    return found
+
+
+def links() -> tuple[str, ...]:
+    """Names of all links."""
+    return tuple(link_entries())
+
+
+def link_name(name: str) -> str:
+    """The catalog's name for a link, from any of its names."""
+    found = find(name, link_entries())
+    if found is None:
+        raise unknown("link", name, link_entries(), HINT)
+    return found
+
+
+def link_quantities(name: str) -> dict[str, Quantity]:
+    """All sourced numbers of one link by field."""
+    entry = link_entries()[link_name(name)]
+    return {key: entry.quantity(key, unit) for key, unit in FIELDS.items()}
+
+
+def link(
+    name: str, domain_devices: int, *, ports_per_device: float = 1.0, oversubscription: float = 1.0
+) -> Link:
+    """A link of the catalog that joins `domain_devices`; each device has `ports_per_device` of its ports."""
+    known = link_name(name)
+    numbers = link_quantities(known)
+    return Link(
+        name=known,
+        domain_devices=domain_devices,
+        bytes_per_s=numbers["bandwidth"].value * ports_per_device,
+        latency_s=numbers["latency"].value,
+        gather_efficiency=numbers["gather_efficiency"].value,
+        reduce_efficiency=numbers["reduce_efficiency"].value,
+        oversubscription=oversubscription,
+        reduces_in_network=bool(link_entries()[known].table.get("reduces_in_network", False)),
+    )
+
+
+def network(text: str, domain_devices: int) -> Link:
+    """A link from its name, or from a bandwidth per device: RDMA from 50 Gb/s on, below it TCP."""
+    known = find(text, link_entries())
+    if known is not None:
+        return link(known, domain_devices)
+    if not text.strip()[:1].isdigit():
+        raise unknown("network", text, link_entries(), HINT)
+    bytes_per_s = units.parse(text, "bytes_per_s")
+    if bytes_per_s <= 0:
+        raise InvalidInput(f"network '{text}' is not above zero; write for example '400 Gb/s' per device")
+    base = link("roce-400g" if bytes_per_s >= _RDMA_BYTES_PER_S else "eth-25g", domain_devices)
+    return Link(
+        name=f"network at {text.strip()}",
+        domain_devices=domain_devices,
+        bytes_per_s=bytes_per_s,
+        latency_s=base.latency_s,
+        gather_efficiency=base.gather_efficiency,
+        reduce_efficiency=base.reduce_efficiency,
+    )
