@@ -13,9 +13,9 @@ class Assumptions:
     gemm_shape_rows: float
     gemm_launch_s: float
     gemm_norm: float
-    backward_gemm_ratio: float
     flash_backward_ratio: float
     flash_ramp_tokens: float
+    flash_block_tokens: float
     batched_gemm_ratio: float
     score_pass_bytes: float
     score_backward_ratio: float
@@ -30,6 +30,7 @@ class Assumptions:
     dispatch_norm: float
     dispatch_tensor_ratio: float
     dispatch_scaled_ratio: float
+    lora_dispatch_ratio: float
     overlap_norm: float
     overlap_floor: float
     bubble_ratio: float
@@ -44,6 +45,8 @@ class Assumptions:
     power_compute_share: float
     power_communication_share: float
     power_idle_share: float
+    reserve_bytes: float
+    process_bytes: float
     risky_share: float
     full_share: float
     interval_ratio: float

@@ -24,6 +24,14 @@ class SelectiveKind(StrEnum):
     OPERATORS = "operators"
 
 
+class Autocast(StrEnum):
+    """When fp32 weights are cast to 16 bit op by op: never, unless weights are sharded, or always."""
+
+    NEVER = "never"
+    UNSHARDED = "unsharded"
+    ALWAYS = "always"
+
+
 class Gathering(StrEnum):
     """How sharded weights become whole: not at all, layer by layer (FSDP2), or by sub-groups (DeepSpeed)."""
 
@@ -64,8 +72,9 @@ class EngineMemory:
     """What the software keeps, in bytes per parameter, per element or per logit.
 
     `weight_bytes` is the stored weight (4 when fp32 weights are the master), `gradient_bytes` the stored
-    gradient, `master_bytes` a separate fp32 copy. `step_bytes` are temporaries of the optimizer step per
-    sharded parameter. `loss_bytes` are bytes per logit at the peak of the loss; `fused_loss_bytes` with a
+    gradient, `master_bytes` a separate fp32 copy. `step_bytes` are temporaries of the optimizer step for each
+    of at most `step_parameters`. `norm_bytes` is what an eager RMSNorm keeps per element beyond its output,
+    `mask_bytes` dropout masks per hidden element, `..._tensors` tensors of the feed-forward width. `loss_bytes` are bytes per logit at the peak of the loss; `fused_loss_bytes` with a
     fused or chunked cross-entropy. `context_bytes` is CUDA context, NCCL and workspaces that the framework's
     own counter does not see; `slack` the share that the allocator adds.
     """
@@ -73,8 +82,10 @@ class EngineMemory:
     weight_bytes: float
     gradient_bytes: float
     master_bytes: float
-    autocast_bytes: float
+    autocast: Autocast
     step_bytes: float
+    step_parameters: float
+    keeps_gradients: bool
     bucket_bytes: float
     bucket_parameters: float
     live_parameters: float
@@ -85,11 +96,10 @@ class EngineMemory:
     fused_loss_bytes: float
     parallel_loss_bytes: float
     norm_bytes: float
-    residual_bytes: float
+    mask_bytes: float
     gated_tensors: float
     compiled_gated_tensors: float
     plain_tensors: float
-    linear_input_bytes: float
     expands_kv: bool
     score_bytes: float
     selective: SelectiveKind

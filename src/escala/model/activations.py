@@ -1,0 +1,200 @@
+"""Bytes that one layer keeps from forward to backward, per token of a micro-batch. Exact for traced code paths.
+
+Each part says which tensors backward needs; the engine says how its kernels keep them (a fused norm keeps its
+input, an eager one fp32 copies as well). Checked byte by byte against traces of real modules.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from escala.model.columns import Bool, F64
+from escala.model.efficiency import kernel_of
+from escala.model.engine import AttentionKernel, Autocast, EngineMemory, SelectiveKind
+from escala.model.matmuls import Shape
+from escala.model.network import Attention, AttentionKind, Block, Convolution, Experts, FeedForward, Linear, Stack
+from escala.model.plan import Compile, Plans, Precision
+from escala.model.precision import RECIPES
+from escala.model.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kept:
+    """Bytes that one layer keeps for one micro-batch on one rank, by recompute mode. Shapes: (n,)."""
+
+    whole_bytes: F64
+    selective_bytes: F64
+    checkpoint_bytes: F64
+    working_bytes: F64
+
+
+def kept(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Kept:
+    """Activations of one layer: everything, what selective recompute leaves, the checkpoint, the working set.
+
+    Full recompute keeps the layer's input and, for one layer at a time, everything plus the gradients that
+    flow through it (twice the feed-forward and hidden widths).
+    """
+    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    stream = shape.split_tokens * stack.hidden
+    wide = np.array([recipe.compute_bytes / 2.0 for recipe in RECIPES])[plans.precision]
+    whole = _whole(problem, plans, stack, block, shape) * wide
+    checkpoint = stream * np.where(autocasts(problem, plans), 4.0, 2.0 * wide)
+    return Kept(
+        whole_bytes=whole,
+        selective_bytes=_selective(problem, stack, block, shape, whole, wide),
+        checkpoint_bytes=checkpoint,
+        working_bytes=whole + stream * 4.0 + _inner(block, shape) * 8.0,
+    )
+
+
+def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
+    """Norms + parts, in bytes at 16-bit precision; each norm also keeps 4 bytes of statistics a token."""
+    stream = shape.split_tokens * stack.hidden
+    cast = autocasts(problem, plans)
+    total = block.norms * (_norm_bytes(problem, block, cast) * stream + 4.0 * shape.split_tokens)
+    total = total + problem.engine.memory.mask_bytes * stream
+    for part in block.parts:
+        total = total + _input_bytes(problem, part, cast) * stream
+        total = total + _part(problem, plans, part, stack.hidden, shape)
+    return np.asarray(total, np.float64)
+
+
+def autocasts(problem: Problem, plans: Plans) -> Bool:
+    """Plans whose fp32 weights and residual stream are cast to 16 bit op by op (torch.autocast)."""
+    mode = problem.engine.memory.autocast
+    sixteen = (plans.precision != Precision.FP32) & (plans.precision != Precision.TF32)
+    wanted = np.full(len(plans), mode is Autocast.ALWAYS)
+    wanted |= (plans.zero < 3) & (mode is Autocast.UNSHARDED)
+    return np.asarray(wanted & sixteen & (not problem.workload.is_frozen), np.bool_)
+
+
+def _norm_bytes(problem: Problem, block: Block, cast: Bool) -> F64:
+    """Bytes per element that a norm keeps beyond its output: LayerNorm its input, eager RMSNorm fp32 copies.
+
+    A frozen RMSNorm needs no product for its weight; autocast keeps both copies in fp32.
+    """
+    if block.norm_weights != 1:
+        return np.where(cast, 4.0, 2.0)
+    plain = problem.engine.memory.norm_bytes - (2.0 if problem.workload.is_frozen else 0.0)
+    return np.where(cast, 8.0, max(plain, 2.0))
+
+
+def _input_bytes(problem: Problem, part: object, cast: Bool) -> F64:
+    """Bytes per hidden element kept as the input of the first linear maps; autocast casts it for each map."""
+    if problem.workload.is_frozen or not isinstance(part, (Attention, FeedForward, Experts)):
+        return np.zeros(len(cast))
+    each = 6.0 if isinstance(part, Attention) else 4.0 if part.is_gated else 2.0
+    return np.where(cast, each, 2.0)
+
+
+def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shape) -> F64:
+    memory, frozen = problem.engine.memory, problem.workload.is_frozen
+    if isinstance(part, Attention):
+        return attention_bytes(problem, part, shape)
+    if isinstance(part, FeedForward):
+        return 2.0 * _tensors(memory, plans, part.is_gated, frozen) * part.width * shape.tokens / shape.tp
+    if isinstance(part, Experts):
+        return _experts(memory, plans, part, hidden, shape, frozen)
+    if isinstance(part, Convolution):
+        # output of the convolution for its norm, normed output for the activation and the next convolution
+        return 2.0 * 2.0 * shape.samples * part.output_pixels * part.outputs
+    if isinstance(part, Linear):
+        return 2.0 * shape.tokens * part.inputs
+    return np.zeros_like(shape.tokens)
+
+
+def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
+    """Queries, keys, values, attention output (2 bytes each) and log-sum-exp (4); scores when not flash.
+
+    Flash: 2 q + 2 (k + v) + 2 out + 4 heads. An unfused kernel keeps `score_bytes` per score element and
+    expands keys and values to all heads where the engine does so. Latent attention adds its low ranks.
+    """
+    memory, tokens = problem.engine.memory, shape.tokens / shape.tp
+    query = part.heads * part.head_dim
+    out = part.heads * part.value_head_dim
+    key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
+    low = 2.0 * (part.query_rank + 2 * part.kv_rank + part.rope_head_dim) * shape.split_tokens
+    normed = (3.0 * (query + key_value / 2) * 2.0 + 4.0 * (part.heads + part.kv_heads)) if part.has_qk_norm else 0.0
+    extra = (low if part.kv_rank else 0.0) + normed * tokens
+    if is_flash(problem, part):
+        return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
+    expanded = part.heads * (part.head_dim + part.value_head_dim) if memory.expands_kv else key_value
+    window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
+    scores = memory.score_bytes * part.heads * window
+    return tokens * (2.0 * query + 2.0 * expanded + 2.0 * out + scores) + extra
+
+
+def is_flash(problem: Problem, part: Attention) -> bool:
+    """True when the scores of this attention are never stored: flash kernels and linear attention."""
+    kernel = kernel_of(problem)
+    return kernel in (AttentionKernel.FLASH2, AttentionKernel.FLASH3) or part.kind is AttentionKind.LINEAR
+
+
+def _tensors(memory: EngineMemory, plans: Plans, is_gated: bool, frozen: bool) -> F64:
+    """Tensors of the feed-forward width kept: gate, up, their product and the activation, less what is fused."""
+    eager = memory.gated_tensors if is_gated else memory.plain_tensors
+    compiled = min(eager, memory.compiled_gated_tensors)
+    kept_tensors = np.where(plans.compile != Compile.OFF, compiled, eager)
+    return kept_tensors - (1.0 if frozen else 0.0)
+
+
+def _experts(
+    memory: EngineMemory, plans: Plans, part: Experts, hidden: int, shape: Shape, frozen: bool
+) -> F64:
+    """Per routed token: its copy (4 hidden), the inner tensors, 28 bytes of indices; router 4 experts + 16.
+
+    Source: traces of the mixture layers of transformers 5.24, exact to the byte.
+    """
+    routed = shape.tokens * part.top_k * shape.etp / shape.tp
+    tensors = _tensors(memory, plans, part.is_gated, frozen)
+    inner = routed * (4.0 * hidden + 2.0 * tensors * part.width / shape.etp + 28.0)
+    shared = 2.0 * tensors * part.shared_width * shape.tokens / shape.tp
+    return inner + shared + shape.split_tokens * (4.0 * part.experts + 16.0)
+
+
+def _selective(problem: Problem, stack: Stack, block: Block, shape: Shape, whole: F64, wide: F64) -> F64:
+    """What selective recompute keeps: all but the scores (attention core), or every second product (operators)."""
+    if problem.engine.memory.selective is SelectiveKind.ATTENTION_CORE:
+        return whole - _score_bytes(problem, block, shape) * wide
+    return np.minimum(_operator_bytes(stack, block, shape) * wide, whole)
+
+
+def _score_bytes(problem: Problem, block: Block, shape: Shape) -> F64:
+    total = np.zeros_like(shape.tokens)
+    for part in block.parts:
+        if isinstance(part, Attention) and not is_flash(problem, part):
+            window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
+            elements = part.heads * window * shape.tokens / shape.tp
+            total = total + problem.engine.memory.score_bytes * elements
+    return total
+
+
+def _operator_bytes(stack: Stack, block: Block, shape: Shape) -> F64:
+    """Layer input, attention output and every second matrix output: 8 h + 2 kv + 2 f bytes a token for Llama.
+
+    Source: torchtitan's per-operator policy (keeps the flash output and every second product), checked on its
+    published peaks.
+    """
+    tokens = shape.tokens / shape.tp
+    total = 4.0 * stack.hidden * shape.split_tokens
+    for part in block.parts:
+        if isinstance(part, Attention):
+            widths = part.heads * (part.head_dim + part.value_head_dim) + part.kv_heads * part.value_head_dim
+            total = total + 2.0 * tokens * widths
+        elif isinstance(part, FeedForward):
+            total = total + 2.0 * tokens * part.width
+        elif isinstance(part, Experts):
+            routed = shape.tokens * part.top_k * shape.etp / shape.tp
+            total = total + 2.0 * routed * (part.width / shape.etp + stack.hidden)
+            total = total + 2.0 * tokens * part.shared_width
+    return np.asarray(total, np.float64)
+
+
+def _inner(block: Block, shape: Shape) -> F64:
+    width = 0.0
+    for part in block.parts:
+        if isinstance(part, FeedForward):
+            width += part.width
+        elif isinstance(part, Experts):
+            width += part.width * part.top_k + part.shared_width
+    return width * shape.tokens / shape.tp

@@ -1,0 +1,46 @@
+"""Seconds of one collective on plain numbers: payload, ranks, wire speed, latency. Knows no plan.
+
+Payload conventions: all-gather and reduce-scatter count the whole tensor (all ranks' parts together),
+all-reduce the tensor that every rank holds, all-to-all what one rank sends to all.
+"""
+
+import numpy as np
+
+from escala.model.columns import F64
+
+
+def gather_s(payload_bytes: F64, ranks: F64, wire_bytes_per_s: F64, latency_s: F64) -> F64:
+    """All-gather or reduce-scatter: latency + (ranks - 1) / ranks * payload / wire speed.
+
+    Shapes: all (n,). Source: Thakur, Rabenseifner, Gropp 2005, section 4 (ring).
+    """
+    wire_bytes = (ranks - 1) / ranks * payload_bytes
+    return np.where(ranks > 1, latency_s + wire_bytes / wire_bytes_per_s, 0.0)
+
+
+def all_reduce_s(payload_bytes: F64, ranks: F64, wire_bytes_per_s: F64, latency_s: F64) -> F64:
+    """All-reduce: 2 * latency + 2 * (ranks - 1) / ranks * payload / wire speed.
+
+    Shapes: all (n,). Source: Thakur, Rabenseifner, Gropp 2005, section 4 (reduce-scatter then all-gather).
+    """
+    wire_bytes = 2 * (ranks - 1) / ranks * payload_bytes
+    return np.where(ranks > 1, 2 * latency_s + wire_bytes / wire_bytes_per_s, 0.0)
+
+
+def all_to_all_s(
+    payload_bytes: F64, ranks: F64, inside: F64, fast_bytes_per_s: F64, slow_bytes_per_s: F64, latency_s: F64
+) -> F64:
+    """All-to-all: latency + the slower of what stays in the fast domain and what leaves it.
+
+    `inside` ranks of the group share the fast domain; the rest is reached at the slow speed. Both parts go at
+    the same time over different wires. Shapes: all (n,).
+    Source: pairwise exchange, Thakur, Rabenseifner, Gropp 2005, section 5.
+    """
+    fast_s = (inside - 1) / ranks * payload_bytes / fast_bytes_per_s
+    slow_s = (ranks - inside) / ranks * payload_bytes / slow_bytes_per_s
+    return np.where(ranks > 1, latency_s + np.maximum(fast_s, slow_s), 0.0)
+
+
+def send_s(payload_bytes: F64, wire_bytes_per_s: F64, latency_s: F64) -> F64:
+    """Point to point: latency + payload / wire speed. Source: Hockney 1994."""
+    return latency_s + payload_bytes / wire_bytes_per_s

@@ -1,0 +1,105 @@
+"""Seconds of single operations on one device: roofline of a matrix product, attention kernel, memory pass."""
+
+import numpy as np
+
+from escala.model.assumptions import Assumptions
+from escala.model.cluster import Accelerator
+from escala.model.columns import F64, I64, soft_maximum
+from escala.model.engine import AttentionKernel
+from escala.model.matmuls import Core, Matmul
+from escala.model.precision import RECIPES
+from escala.model.problem import Problem
+
+
+def peak_flop_per_s(accelerator: Accelerator, name: str) -> float | None:
+    """Dense peak of one device in a number format; None when it has no such unit."""
+    value: float | None = getattr(accelerator, f"{name}_flop_per_s")
+    return value
+
+
+def linear_flop_per_s(problem: Problem, precision: I64, *, is_high: bool = False) -> F64:
+    """Attainable speed of large matrix products: peak * GEMM share of the chip * level of the software.
+
+    Scaled formats take the share times `fp8_efficiency`. Unsupported formats give the fp32 peak; such plans
+    carry a reject bit. `is_high` is the format of attention and head. Shape (n,).
+    Source: measured GEMM tables, see the accelerator's entry in the catalog.
+    """
+    chip = problem.accelerator
+    speeds = []
+    for recipe in RECIPES:
+        peak = peak_flop_per_s(chip, recipe.high_peak if is_high else recipe.peak) or chip.fp32_flop_per_s
+        scale = chip.fp8_efficiency if recipe.is_scaled and not is_high else 1.0
+        speeds.append(peak * chip.gemm_efficiency * scale * problem.engine.time.gemm_level)
+    return np.array(speeds)[precision]
+
+
+def memory_bytes_per_s(accelerator: Accelerator) -> float:
+    """Achieved device memory speed: peak * achieved share."""
+    return accelerator.memory_bytes_per_s * accelerator.memory_efficiency
+
+
+def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F64) -> F64:
+    """One matrix product: soft maximum of compute and memory time, plus one kernel launch.
+
+    Compute = 2 M N K / speed * (1 + c (1/M + 1/N + 1/K)): edges of tiles waste work on small sides.
+    Memory = (M K + K N + M N) * bytes / memory speed. Experts run grouped in one launch.
+    Shapes: (n,). Source: roofline (Williams 2009); c and the norm from published step times, see assumptions.
+    """
+    known = problem.assumptions
+    m, k, n = matmul.rows, matmul.inner, matmul.outer
+    edge = 1.0 + known.gemm_shape_rows * (1.0 / np.maximum(m, 1) + 1.0 / n + 1.0 / k)
+    compute_s = matmul.flop / flop_per_s * edge * _ratio(known, matmul)
+    moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes
+    memory_s = moved_bytes / memory_bytes_per_s(problem.accelerator)
+    return soft_maximum(compute_s, memory_s, known.gemm_norm) + known.gemm_launch_s
+
+
+def _ratio(known: Assumptions, matmul: Matmul) -> float:
+    if matmul.is_grouped:
+        return known.expert_imbalance / known.grouped_gemm_ratio
+    return known.depthwise_ratio if matmul.is_depthwise else 1.0
+
+
+def core_s(problem: Problem, core: Core, flop_per_s: F64) -> tuple[F64, F64]:
+    """Attention core forward and backward: work / (speed * share of the kernel generation).
+
+    Flash kernels: work of whole blocks / share * (1 + ramp / keys), backward 2.6 times forward (recomputed scores).
+    Otherwise two batched products without causal saving, plus passes over the score matrix.
+    Shapes: (n,). Source: step-time study on published runs, 2026-11-30; see assumptions and accelerators.
+    """
+    kernel = kernel_of(problem)
+    known = problem.assumptions
+    if kernel in (AttentionKernel.FLASH2, AttentionKernel.FLASH3):
+        chip = problem.accelerator
+        share = chip.flash3_efficiency if kernel is AttentionKernel.FLASH3 else chip.flash2_efficiency
+        edge = 1.0 + known.flash_block_tokens / core.all_keys
+        ramp = 1.0 + known.flash_ramp_tokens / core.all_keys
+        forward_s = core.flop * edge / (flop_per_s * (share or 1.0)) * ramp
+        return forward_s, forward_s * known.flash_backward_ratio
+    return _score_s(problem, core, flop_per_s, kernel)
+
+
+def kernel_of(problem: Problem) -> AttentionKernel:
+    """The attention kernel that engine and chip have in common: the engine's, unless the chip is too old."""
+    wanted, chip = problem.engine.time.attention_kernel, problem.accelerator
+    if wanted is AttentionKernel.FLASH3 and chip.flash3_efficiency is None:
+        wanted = AttentionKernel.FLASH2
+    if wanted is AttentionKernel.FLASH2 and chip.flash2_efficiency is None:
+        wanted = AttentionKernel.FUSED_SOFTMAX
+    return wanted
+
+
+def _score_s(problem: Problem, core: Core, flop_per_s: F64, kernel: AttentionKernel) -> tuple[F64, F64]:
+    known = problem.assumptions
+    align = 1.0 if core.is_aligned else known.misaligned_head_ratio
+    work = 2.0 * core.score_elements * core.width
+    product_s = work / (flop_per_s * known.batched_gemm_ratio) * align
+    passes = known.unfused_score_ratio if kernel is AttentionKernel.UNFUSED else 1.0
+    speed = memory_bytes_per_s(problem.accelerator)
+    score_s = core.score_elements * known.score_pass_bytes * passes / speed
+    return product_s + score_s, 2.0 * product_s + score_s * known.score_backward_ratio
+
+
+def pass_s(problem: Problem, moved_bytes: F64) -> F64:
+    """Memory-bound work: bytes read and written / achieved memory speed."""
+    return moved_bytes / memory_bytes_per_s(problem.accelerator)

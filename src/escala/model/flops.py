@@ -1,0 +1,71 @@
+"""Work of one step as the field counts it: model FLOP, hardware FLOP, and the utilisations made of them.
+
+Convention (stated wherever a figure is shown): matrix products and full, not halved, attention; output layer
+counted; forward once and backward twice; recompute counted in hardware FLOP only. This is the convention of
+Narayanan 2021 and of PaLM (Chowdhery 2022, appendix B), generalised to the network's own shapes.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from escala.model.columns import F64
+from escala.model.matmuls import Core, Shape, layer_work
+from escala.model.network import Network
+from escala.model.plan import Plan, Plans, Recompute
+from escala.model.problem import Problem
+from escala.model.stages import kinds
+from escala.model.workload import Workload
+
+CONVENTION: Final = "model FLOP: products and full attention, output layer counted, recompute not"
+
+
+def forward_flop(network: Network, sequence_tokens: int) -> tuple[float, float]:
+    """Forward work of one sample: (layers, head), 2 * rows * inner * outer of every product + attention."""
+    one = Plans.of(Plan())
+    layers = 0.0
+    for stack, block in kinds(network):
+        work = layer_work(block, stack, Shape.of(one, stack.tokens or sequence_tokens))
+        flop = sum(float(m.flop[0]) for m in work.matmuls) + sum(_full(core) for core in work.cores)
+        layers += flop * stack.count(stack.blocks.index(block))
+    head = 0.0
+    for stack in network.stacks:
+        if stack.head is not None:
+            tokens = float(stack.tokens or sequence_tokens) if stack.head.is_per_token else 1.0
+            head += 2.0 * tokens * stack.hidden * stack.head.outputs
+    return layers, head
+
+
+def _full(core: Core) -> float:
+    """Attention work without causal saving: 2 * score elements * (query + value width)."""
+    return 2.0 * float(core.score_elements[0]) * core.width
+
+
+def model_flop(workload: Workload) -> float:
+    """Work of one step that the network itself asks for: 3 * forward * global batch, 2 * when weights are frozen."""
+    layers, head = forward_flop(workload.network, workload.sequence_tokens)
+    return (2.0 if workload.is_frozen else 3.0) * (layers + head) * workload.global_batch
+
+
+def hardware_flop(workload: Workload, plans: Plans) -> F64:
+    """Model FLOP + the forward work that recompute repeats: layers * share of layers recomputed in full.
+
+    Selective recompute repeats cheap operators or attention only; it is not counted. Shape (n,).
+    """
+    layers, _ = forward_flop(workload.network, workload.sequence_tokens)
+    per_rank = np.maximum(workload.network.layers / plans.pp, 1.0)
+    some = np.minimum(plans.recompute_layers / per_rank, 1.0)
+    share = np.where(plans.recompute == Recompute.FIRST_LAYERS, some, 0.0)
+    share = np.where(plans.recompute == Recompute.FULL, 1.0, share)
+    return model_flop(workload) + share * layers * workload.global_batch
+
+
+def utilisation(flop: F64 | float, step_s: F64, devices: F64, peak_flop_per_s: float) -> F64:
+    """FLOP / (seconds * devices * dense 16-bit peak): MFU with model FLOP, HFU with hardware FLOP."""
+    return np.asarray(flop / (step_s * devices * peak_flop_per_s), np.float64)
+
+
+def reference_peak_flop_per_s(problem: Problem) -> float:
+    """The peak that utilisations are given against: bf16, else fp16, else fp32, dense."""
+    chip = problem.accelerator
+    return chip.bf16_flop_per_s or chip.fp16_flop_per_s or chip.fp32_flop_per_s

@@ -1,0 +1,276 @@
+"""Seconds of one layer of each kind for one micro-batch on one rank, forward and backward, term by term.
+
+Computed once per distinct row of the columns that matter to a layer (`LAYER_COLUMNS`).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
+from escala.model.columns import F64, doublings, soft_maximum
+from escala.model.efficiency import core_s, linear_flop_per_s, matmul_s, pass_s
+from escala.model.engine import SelectiveKind
+from escala.model.matmuls import LayerWork, Shape, layer_work
+from escala.model.network import Attention, Block, Convolution, Experts, FeedForward, Stack
+from escala.model.placement import Wire, wire
+from escala.model.plan import Compile, ContextKind, Dispatcher, Plans
+from escala.model.precision import RECIPES
+from escala.model.problem import Problem
+
+LAYER_COLUMNS: Final = (
+    "dp",
+    "zero",
+    "tp",
+    "sp",
+    "pp",
+    "cp",
+    "cp_kind",
+    "ep",
+    "etp",
+    "dispatcher",
+    "placement",
+    "micro_batch",
+    "precision",
+    "compile",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayerTime:
+    """One layer, one micro-batch: terms over forward and backward, and what recomputing adds.
+
+    The sum of the terms is forward + backward. `recompute_..._s` are the additional seconds when the layer
+    is recomputed in full or selectively. Shapes: (n,).
+    """
+
+    matmul_s: F64
+    attention_s: F64
+    elementwise_s: F64
+    routing_s: F64
+    tensor_parallel_s: F64
+    context_parallel_s: F64
+    expert_parallel_s: F64
+    dispatch_s: F64
+    forward_s: F64
+    backward_s: F64
+    recompute_full_s: F64
+    recompute_selective_s: F64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Sides:
+    """Seconds of one kind of work, forward and backward."""
+
+    forward_s: F64
+    backward_s: F64
+
+    @property
+    def total_s(self) -> F64:
+        """Both passes together."""
+        return self.forward_s + self.backward_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Wires:
+    """Links that the groups inside a layer find."""
+
+    tensor: Wire
+    context: Wire
+    expert: Wire
+
+
+def layer_wires(problem: Problem, plans: Plans) -> Wires:
+    """Links of the tensor, context and expert groups; experts spread over tp / etp, then cp, then dp."""
+    cluster = problem.cluster
+    return Wires(
+        tensor=wire(cluster, plans, ("tp",), plans.tp),
+        context=wire(cluster, plans, ("cp",), plans.cp),
+        expert=wire(cluster, plans, ("tp", "cp", "dp"), plans.ep, plans.etp),
+    )
+
+
+def layer_time(problem: Problem, plans: Plans, stack: Stack, block: Block, wires: Wires) -> LayerTime:
+    """Seconds of one layer: soft maximum of device time and CPU dispatch, forward and backward.
+
+    Device time = matrix products + attention + memory passes + routing + exposed communication.
+    """
+    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    work = layer_work(block, stack, shape)
+    matmul = _matmul(problem, plans, work)
+    core = _attention(problem, plans, work)
+    elementwise = _elementwise(problem, plans, stack, block, shape)
+    routing = _routing(problem, plans, stack, work)
+    tensor = _tensor_parallel(problem, plans, stack, block, shape, wires.tensor)
+    context = _context_parallel(problem, plans, stack, block, shape, wires.context)
+    expert = _expert_parallel(problem, plans, stack, work, wires.expert)
+    sides = (matmul, core, elementwise, routing, tensor, context, expert)
+    device_forward_s = sum((side.forward_s for side in sides), np.zeros(len(plans)))
+    device_backward_s = sum((side.backward_s for side in sides), np.zeros(len(plans)))
+    floor_s = dispatch_s(problem, plans, block)
+    norm = problem.assumptions.dispatch_norm
+    forward_s = soft_maximum(device_forward_s, floor_s, norm)
+    backward_s = soft_maximum(device_backward_s, floor_s * problem.engine.time.dispatch_backward_ratio, norm)
+    return LayerTime(
+        matmul_s=matmul.total_s,
+        attention_s=core.total_s,
+        elementwise_s=elementwise.total_s,
+        routing_s=routing.total_s,
+        tensor_parallel_s=tensor.total_s,
+        context_parallel_s=context.total_s,
+        expert_parallel_s=expert.total_s,
+        dispatch_s=forward_s + backward_s - device_forward_s - device_backward_s,
+        forward_s=forward_s,
+        backward_s=backward_s,
+        recompute_full_s=forward_s,
+        recompute_selective_s=_selective(problem, matmul, core, elementwise),
+    )
+
+
+def dispatch_s(problem: Problem, plans: Plans, block: Block) -> F64:
+    """CPU time to launch one layer forward: engine's time * (1 + r log2 TP), more for experts and scaling.
+
+    Source: engine record; ratios in assumptions.
+    """
+    time, known = problem.engine.time, problem.assumptions
+    has_experts = any(isinstance(part, Experts) for part in block.parts)
+    base_s = time.dispatch_s * (time.moe_dispatch_ratio if has_experts else 1.0)
+    scaled = np.array([known.dispatch_scaled_ratio if r.is_scaled else 1.0 for r in RECIPES])[plans.precision]
+    compiled = np.where(plans.compile != Compile.OFF, time.compiled_dispatch_ratio, 1.0)
+    frozen = known.lora_dispatch_ratio if problem.workload.is_frozen else 1.0
+    return base_s * scaled * compiled * frozen * (1.0 + known.dispatch_tensor_ratio * doublings(plans.tp))
+
+
+def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> _Sides:
+    speed = linear_flop_per_s(problem, plans.precision)
+    width = np.array([recipe.linear_bytes for recipe in RECIPES])[plans.precision]
+    parts = (matmul_s(problem, m, speed, width) for m in work.matmuls)
+    forward_s = sum(parts, np.zeros(len(plans)))
+    return _Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
+
+
+def matmul_backward_ratio(problem: Problem) -> float:
+    """Backward over forward of matrix products: 2 (input and weight gradient), 1.21 when weights are frozen."""
+    return problem.assumptions.lora_backward_ratio if problem.workload.is_frozen else 2.0
+
+
+def _attention(problem: Problem, plans: Plans, work: LayerWork) -> _Sides:
+    speed = linear_flop_per_s(problem, plans.precision, is_high=True)
+    forward_s = backward_s = np.zeros(len(plans))
+    for core in work.cores:
+        there_s, back_s = core_s(problem, core, speed)
+        forward_s, backward_s = forward_s + there_s, backward_s + back_s
+    return _Sides(forward_s=forward_s, backward_s=backward_s)
+
+
+def _elementwise(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> _Sides:
+    """Memory passes of norms, activations, residuals: passes * tokens * width * bytes, a third in forward.
+
+    Half of the passes run over the hidden stream (split by SP), half over what TP splits, which grows with
+    the feed-forward width. Convolutions move every activation `convolution_passes` times.
+    """
+    time, known = problem.engine.time, problem.assumptions
+    width_bytes = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    compiled = np.where(plans.compile != Compile.OFF, time.compiled_passes_ratio, 1.0)
+    casts = np.array([recipe.cast_passes for recipe in RECIPES])[plans.precision]
+    passes = time.elementwise_passes * compiled + casts
+    pixels = sum(p.output_pixels * p.outputs for p in block.parts if isinstance(p, Convolution))
+    inner = _inner_width(block, stack) / stack.hidden / 4.0
+    rows = shape.split_tokens + inner * shape.tokens / shape.tp
+    transformer_bytes = 0.0 if pixels else passes / 2 * rows * stack.hidden * width_bytes
+    convolution_bytes = known.convolution_passes * compiled * shape.samples * pixels * width_bytes
+    total_s = pass_s(problem, transformer_bytes + convolution_bytes)
+    return _Sides(forward_s=total_s / 3, backward_s=total_s * 2 / 3)
+
+
+def _inner_width(block: Block, stack: Stack) -> float:
+    """Width of the activations inside the feed-forward of a token (both halves when gated)."""
+    width = 0.0
+    for part in block.parts:
+        if isinstance(part, FeedForward):
+            width += part.width * (1.5 if part.is_gated else 1.0)
+        elif isinstance(part, Experts):
+            width += (part.width * part.top_k + part.shared_width) * (1.5 if part.is_gated else 1.0)
+    return width or float(stack.hidden)
+
+
+def _routing(problem: Problem, plans: Plans, stack: Stack, work: LayerWork) -> _Sides:
+    """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes."""
+    if work.routed_tokens is None:
+        zero = np.zeros(len(plans))
+        return _Sides(forward_s=zero, backward_s=zero)
+    moved_bytes = problem.assumptions.routing_passes * work.routed_tokens * stack.hidden * 2.0
+    total_s = pass_s(problem, moved_bytes)
+    return _Sides(forward_s=total_s / 3, backward_s=total_s * 2 / 3)
+
+
+def _tensor_parallel(
+    problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape, link: Wire
+) -> _Sides:
+    """One all-reduce (or all-gather and reduce-scatter with SP) after each attention and feed-forward.
+
+    SP gathers the input again in backward: 1.25 times the traffic. Exposed by the engine's share.
+    Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
+    """
+    syncs = sum(1 for p in block.parts if isinstance(p, (Attention, FeedForward, Experts)))
+    payload_bytes = shape.tokens * stack.hidden * 2.0
+    reduced_s = all_reduce_s(payload_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
+    gathered_s = 2.0 * gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    once_s = np.where(plans.sp == 1, gathered_s, reduced_s) * syncs * problem.engine.time.tensor_exposed
+    return _Sides(forward_s=once_s, backward_s=once_s * np.where(plans.sp == 1, 1.5, 1.0))
+
+
+def _context_parallel(
+    problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape, link: Wire
+) -> _Sides:
+    """Exchange of keys and values (ring, all-gather) or of heads (Ulysses); twice that in backward.
+
+    Ring and all-gather move the keys and values of the other ranks; Ulysses sends queries, keys, values and
+    outputs through four all-to-alls. Exposed by the engine's share.
+    Source: Liu 2023 (ring attention), Jacobs 2023 (Ulysses).
+    """
+    total_s = np.zeros(len(plans))
+    for part in block.parts:
+        if not isinstance(part, Attention):
+            continue
+        kv = part.kv_heads * (part.head_dim + part.value_head_dim)
+        q = part.heads * (part.head_dim + part.value_head_dim)
+        whole_bytes = shape.tokens * shape.cp * kv / shape.tp * 2.0
+        gathered_s = gather_s(whole_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+        local_bytes = shape.tokens * (q + kv) / shape.tp * 2.0
+        sent_s = all_to_all_s(
+            local_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, link.latency_s
+        )
+        total_s = total_s + np.where(plans.cp_kind == ContextKind.ULYSSES, sent_s, gathered_s)
+    once_s = total_s * problem.engine.time.context_exposed
+    return _Sides(forward_s=once_s, backward_s=2.0 * once_s)
+
+
+def _expert_parallel(problem: Problem, plans: Plans, stack: Stack, work: LayerWork, link: Wire) -> _Sides:
+    """Two all-to-alls forward (dispatch, combine) and two backward, over the slower of both domains.
+
+    The all-gather dispatcher gathers every rank's tokens and reduces the results instead. Beyond the fast
+    domain each rank of the group adds a fixed time. Exposed by the engine's share.
+    Source: Lepikhin 2020 (GShard); fixed time from published dispatcher studies, see assumptions.
+    """
+    if work.dispatched_tokens is None:
+        zero = np.zeros(len(plans))
+        return _Sides(forward_s=zero, backward_s=zero)
+    payload_bytes = work.dispatched_tokens * stack.hidden * 2.0
+    leaves = link.inside < link.ranks
+    latency_s = link.latency_s + np.where(leaves, problem.assumptions.expert_latency_s * link.ranks, 0.0)
+    exchanged_s = all_to_all_s(
+        payload_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, latency_s
+    )
+    gathered_s = gather_s(payload_bytes * link.ranks, link.ranks, link.gather_bytes_per_s, latency_s)
+    once_s = np.where(plans.dispatcher == Dispatcher.ALL_GATHER, gathered_s, exchanged_s)
+    side_s = 2.0 * once_s * problem.engine.time.expert_exposed
+    return _Sides(forward_s=side_s, backward_s=side_s)
+
+
+def _selective(problem: Problem, matmul: _Sides, core: _Sides, elementwise: _Sides) -> F64:
+    """What selective recompute computes again: the attention core, or cheap operators and every second product."""
+    if problem.engine.memory.selective is SelectiveKind.ATTENTION_CORE:
+        return core.forward_s
+    return elementwise.forward_s + 0.5 * matmul.forward_s

@@ -1,0 +1,214 @@
+"""The matrix products, attention cores and expert traffic of one layer on one rank. Shapes only, no seconds.
+
+Rows are tokens of one micro-batch on one context-parallel rank; inner and outer are the matrix after tensor
+and expert parallelism.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from escala.model.columns import F64
+from escala.model.network import (
+    Attention,
+    AttentionKind,
+    Block,
+    Convolution,
+    Experts,
+    FeedForward,
+    Linear,
+    Part,
+    Stack,
+)
+from escala.model.plan import Plans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shape:
+    """How one micro-batch lies on one rank: tokens, samples and the degrees that divide the layer."""
+
+    samples: F64
+    sequence_tokens: float
+    tokens: F64
+    split_tokens: F64
+    tp: F64
+    cp: F64
+    ep: F64
+    etp: F64
+
+    @classmethod
+    def of(cls, plans: Plans, sequence_tokens: float) -> "Shape":
+        """The shape of each plan for a stream of the given length; SP splits the tokens outside matrices."""
+        samples = plans.micro_batch.astype(np.float64)
+        cp = plans.cp.astype(np.float64)
+        tp = plans.tp.astype(np.float64)
+        tokens = samples * sequence_tokens / cp
+        return cls(
+            samples=samples,
+            sequence_tokens=float(sequence_tokens),
+            tokens=tokens,
+            split_tokens=tokens / np.where(plans.sp == 1, tp, 1.0),
+            tp=tp,
+            cp=cp,
+            ep=plans.ep.astype(np.float64),
+            etp=plans.etp.astype(np.float64),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Matmul:
+    """`count` products of (rows x inner) by (inner x outer); `is_grouped` marks experts in one launch."""
+
+    rows: F64
+    inner: F64
+    outer: F64
+    count: F64
+    is_grouped: bool = False
+    is_depthwise: bool = False
+
+    @property
+    def flop(self) -> F64:
+        """Forward work: 2 * rows * inner * outer, for all products."""
+        return 2.0 * self.rows * self.inner * self.outer * self.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Core:
+    """One attention core: queries of this rank, heads of this rank, mean keys per query, head widths.
+
+    `score_elements` is what an unfused kernel writes: every query against every key of its window.
+    """
+
+    queries: F64
+    heads: F64
+    keys: float
+    all_keys: float
+    width: float
+    is_aligned: bool
+
+    @property
+    def flop(self) -> F64:
+        """Forward work: 2 * queries * heads * keys * (query width + value width)."""
+        return 2.0 * self.queries * self.heads * self.keys * self.width
+
+    @property
+    def score_elements(self) -> F64:
+        """Elements of the score matrix: queries * heads * keys in the window, unmasked."""
+        return self.queries * self.heads * self.all_keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayerWork:
+    """What one layer of a kind has to do on one rank, forward, for one micro-batch."""
+
+    matmuls: list[Matmul] = field(default_factory=list)
+    cores: list[Core] = field(default_factory=list)
+    dispatched_tokens: F64 | None = None
+    routed_tokens: F64 | None = None
+
+
+def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
+    """Matrix products, attention cores and expert traffic of one layer, forward, on one rank."""
+    matmuls: list[Matmul] = []
+    cores: list[Core] = []
+    dispatched = routed = None
+    for part in block.parts:
+        matmuls += part_matmuls(part, stack.hidden, shape)
+        if isinstance(part, Attention):
+            cores.append(_core(part, shape))
+        if isinstance(part, Experts):
+            routed = shape.tokens * part.top_k * shape.etp / shape.tp
+            dispatched = routed / shape.etp
+    return LayerWork(matmuls=matmuls, cores=cores, dispatched_tokens=dispatched, routed_tokens=routed)
+
+
+def part_matmuls(part: Part, hidden: int, shape: Shape) -> list[Matmul]:
+    """The matrix products of one part on one rank, in execution order."""
+    if isinstance(part, Attention):
+        return _attention(part, hidden, shape)
+    if isinstance(part, FeedForward):
+        return _feed_forward(shape.tokens, hidden, part.width / shape.tp, part.is_gated)
+    if isinstance(part, Experts):
+        return _experts(part, hidden, shape)
+    if isinstance(part, Convolution):
+        return [_convolution(part, shape)]
+    return [_product(shape.tokens, part.inputs, part.outputs)]
+
+
+def _product(rows: F64, inner: F64 | float, outer: F64 | float, count: F64 | float = 1.0) -> Matmul:
+    ones = np.ones_like(rows)
+    return Matmul(rows=rows, inner=ones * inner, outer=ones * outer, count=ones * count)
+
+
+def _attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
+    out = _product(shape.tokens, part.heads * part.value_head_dim / shape.tp, hidden)
+    if not part.kv_rank:
+        wide = part.heads * part.head_dim + part.kv_heads * (part.head_dim + part.value_head_dim)
+        return [_product(shape.tokens, hidden, wide / shape.tp), out]
+    query = part.heads * part.head_dim / shape.tp
+    key_value = part.heads * (part.head_dim - part.rope_head_dim + part.value_head_dim) / shape.tp
+    down = part.query_rank + part.kv_rank + part.rope_head_dim
+    return [
+        _product(shape.split_tokens, hidden, down),
+        _product(shape.tokens, part.query_rank or hidden, query),
+        _product(shape.tokens, part.kv_rank, key_value),
+        out,
+    ]
+
+
+def _feed_forward(
+    rows: F64, hidden: int, width: F64, is_gated: bool, count: F64 | float = 1.0
+) -> list[Matmul]:
+    up = 2.0 * width if is_gated else width
+    return [_product(rows, hidden, up, count), _product(rows, width, hidden, count)]
+
+
+def _experts(part: Experts, hidden: int, shape: Shape) -> list[Matmul]:
+    router = _product(shape.split_tokens, hidden, part.experts)
+    local = part.experts / shape.ep
+    rows = shape.tokens * part.top_k * shape.etp / shape.tp / local
+    pair = _feed_forward(rows, hidden, part.width / shape.etp, part.is_gated, local)
+    grouped = [
+        Matmul(rows=m.rows, inner=m.inner, outer=m.outer, count=m.count, is_grouped=True) for m in pair
+    ]
+    shared = part.shared_width / shape.tp
+    extra = _feed_forward(shape.tokens, hidden, shared, part.is_gated) if part.shared_width else []
+    return [router, *grouped, *extra]
+
+
+def _convolution(part: Convolution, shape: Shape) -> Matmul:
+    rows = shape.samples * part.output_pixels
+    inner = part.kernel * part.kernel * part.inputs / part.groups
+    ones = np.ones_like(rows)
+    return Matmul(
+        rows=rows,
+        inner=ones * inner,
+        outer=ones * part.outputs,
+        count=ones,
+        is_depthwise=part.groups > 1,
+    )
+
+
+def _core(part: Attention, shape: Shape) -> Core:
+    length = shape.sequence_tokens
+    all_keys = min(length, part.window_tokens or length)
+    return Core(
+        queries=shape.tokens,
+        heads=part.heads / shape.tp,
+        keys=mean_keys(part, length),
+        all_keys=all_keys,
+        width=part.head_dim + part.value_head_dim,
+        is_aligned=part.head_dim % 8 == 0,
+    )
+
+
+def mean_keys(part: Attention, length: float) -> float:
+    """Keys that a query sees on average: length, half of it when causal, at most the window.
+
+    Causal with window w on length s: w - w (w - 1) / (2 s) for w <= s, the exact mean of min(i, w).
+    Linear attention reads its state: `state_dim` keys; sparse attention the `top_tokens` it selects.
+    """
+    if part.kind is AttentionKind.LINEAR:
+        return float(part.state_dim or part.head_dim)
+    window = min(length, part.window_tokens or part.top_tokens or length)
+    return window - window * (window - 1) / (2 * length) if part.is_causal else window

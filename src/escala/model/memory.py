@@ -1,0 +1,325 @@
+"""Bytes on each device and host: by kind, by phase, the peak over phases and over pipeline ranks. No seconds.
+
+The peak is the maximum of phases, not a sum: loss (all activations and logits), end of backward (gradients
+and one layer at work), optimizer step (temporaries, no activations).
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from escala.model.activations import Kept, autocasts
+from escala.model.columns import F64, I64
+from escala.model.engine import Gathering
+from escala.model.network import Head, Stack
+from escala.model.plan import Compile, Offload, Plans, Recompute
+from escala.model.precision import RECIPES
+from escala.model.problem import Problem
+from escala.model.shards import Shards, base_weight_bytes, expert_replicas
+from escala.model.stages import Slots, in_flight
+
+
+class Verdict(IntEnum):
+    """Does a plan fit on the device?"""
+
+    FITS = 0
+    RISKY = 1
+    DOES_NOT_FIT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MemoryKinds:
+    """Bytes by kind on one device, of the rank that needs most. Shapes: (n,)."""
+
+    weights_bytes: F64
+    gathered_bytes: F64
+    gradients_bytes: F64
+    optimizer_bytes: F64
+    activations_bytes: F64
+    logits_bytes: F64
+    working_bytes: F64
+    buckets_bytes: F64
+    step_bytes: F64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Phases:
+    """Bytes in use by phase on one device, of the rank that needs most. Shapes: (n,)."""
+
+    load_bytes: F64
+    loss_bytes: F64
+    backward_bytes: F64
+    step_bytes: F64
+    eval_bytes: F64
+    save_bytes: F64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Memory:
+    """Device and host memory of each plan.
+
+    `allocated_bytes` is the peak in use; `reserved_bytes` what the caching allocator holds for it;
+    `device_bytes` what nvidia-smi shows (with context). `needed_bytes` decides the verdict: allocated with
+    slack and context. `rank` is the pipeline rank that needs most. Shapes: (n,).
+    """
+
+    kinds: MemoryKinds
+    phases: Phases
+    allocated_bytes: F64
+    reserved_bytes: F64
+    device_bytes: F64
+    needed_bytes: F64
+    host_bytes: F64
+    rank: F64
+    verdict: I64
+
+
+STATE_KINDS: Final = ("weights_bytes", "gradients_bytes", "optimizer_bytes")
+
+
+def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> Memory:
+    """Peak bytes of every plan: the largest phase of the rank that needs most.
+
+    `layers` has the kept bytes of each kind of layer, one row a plan.
+    """
+    kinds = _kinds(problem, plans, pairs, parts, layers)
+    phases = _phases(problem, plans, pairs, parts, kinds)
+    peak = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
+    worst = first_of_largest(peak, pairs)
+    return _assemble(problem, plans, pairs, kinds, phases, peak, worst)
+
+
+def first_of_largest(values: F64, pairs: Slots) -> I64:
+    """For every plan, the first of its pairs whose value is largest."""
+    top = np.maximum.reduceat(values, pairs.first)
+    index = np.where(values == top[pairs.row], np.arange(len(values)), len(values))
+    return np.asarray(np.minimum.reduceat(index, pairs.first), np.int64)
+
+
+def _kinds(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> MemoryKinds:
+    states = _states(problem, plans, pairs, parts)
+    activations, working = activation_bytes(plans, pairs, layers)
+    return MemoryKinds(
+        **states,
+        gathered_bytes=gathered_bytes(problem, plans, pairs, parts),
+        activations_bytes=activations,
+        logits_bytes=logits_bytes(problem, plans, pairs),
+        working_bytes=working,
+        buckets_bytes=bucket_bytes(problem, plans, pairs, parts),
+        step_bytes=step_bytes(problem, plans, pairs, parts),
+    )
+
+
+def sharing(plans: Plans, take: I64) -> tuple[F64, F64]:
+    """Ranks that states of dense and of expert parameters are sharded over."""
+    dense = plans.shard[take].astype(np.float64)
+    return dense, np.minimum(dense, expert_replicas(plans)[take].astype(np.float64))
+
+
+def _per_rank(plans: Plans, pairs: Slots, dense: F64, expert: F64, from_stage: int) -> F64:
+    """Parameters on one rank when the given kind of state is sharded from this ZeRO stage on."""
+    over_dense, over_expert = sharing(plans, pairs.row)
+    is_sharded = plans.zero[pairs.row] >= from_stage
+    return np.where(is_sharded, dense / over_dense + expert / over_expert, dense + expert)
+
+
+def _states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[str, F64]:
+    """Weights, gradients and optimizer state: engine bytes per parameter / ranks that share them."""
+    engine, optimizer = problem.engine.memory, problem.workload.optimizer
+    frozen_bytes = base_weight_bytes(problem.workload)
+    whole_dense = parts.dense + parts.ends
+    weight_bytes = engine.weight_bytes if frozen_bytes is None else frozen_bytes
+    weights = weight_bytes * _per_rank(plans, pairs, whole_dense, parts.expert, 3)
+    trained = parts.trained_dense, parts.trained_expert
+    gradient_bytes, state_bytes = engine.gradient_bytes, engine.master_bytes
+    if frozen_bytes is not None and problem.workload.lora is not None:
+        weights = weights + problem.workload.lora.weight_bytes * _per_rank(plans, pairs, *trained, 3)
+        gradient_bytes, state_bytes = problem.workload.lora.weight_bytes, 0.0
+    state_bytes += optimizer.moments * optimizer.state_bytes
+    offloaded = plans.offload_optimizer[pairs.row] != Offload.NONE
+    state = state_bytes * _per_rank(plans, pairs, *trained, 1)
+    autocast = 2.0 * autocasts(problem, plans)[pairs.row] * (whole_dense + parts.expert)
+    return {
+        "weights_bytes": weights + autocast,
+        "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
+        "optimizer_bytes": np.where(offloaded, 0.0, state),
+    }
+
+
+def _gradient_parameters(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Gradients on one rank: sharded from ZeRO-2 on, but whole while a pipeline accumulates them locally."""
+    trained = parts.trained_dense, parts.trained_expert
+    sharded = _per_rank(plans, pairs, *trained, 2)
+    waits = (plans.pp[pairs.row] > 1) & (problem.engine.memory.gathering is Gathering.LAYERS)
+    return np.where(waits, parts.trained_dense + parts.trained_expert, sharded)
+
+
+def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept]) -> tuple[F64, F64]:
+    """Kept activations of all micro-batches in flight, and the working set of the layer being recomputed.
+
+    Recomputed layers keep a checkpoint. FIRST_LAYERS recomputes that many layers of each rank, in the
+    proportion of their kinds.
+    """
+    take = pairs.row
+    recomputed = recompute_share(plans, pairs)
+    selective = plans.recompute[take] == Recompute.SELECTIVE
+    total, working = np.zeros(len(take)), np.zeros(len(take))
+    for kind, layer in enumerate(layers):
+        plain = np.where(selective, layer.selective_bytes[take], layer.whole_bytes[take])
+        of_layer = recomputed * layer.checkpoint_bytes[take] + (1 - recomputed) * plain
+        count = pairs.counts[:, kind]
+        total = total + count * of_layer
+        busy = np.where((recomputed > 0) | selective, layer.working_bytes[take], 0.0)
+        working = np.maximum(working, np.where(count > 0, busy, 0.0))
+    return total * in_flight(plans, pairs), working
+
+
+def recompute_share(plans: Plans, pairs: Slots) -> F64:
+    """Share of a rank's layers that are recomputed in full."""
+    mode = plans.recompute[pairs.row]
+    layers = np.maximum(pairs.layers, 1.0)
+    some = np.minimum(plans.recompute_layers[pairs.row], layers) / layers
+    return np.where(mode == Recompute.FULL, 1.0, np.where(mode == Recompute.FIRST_LAYERS, some, 0.0))
+
+
+def logits_bytes(problem: Problem, plans: Plans, pairs: Slots) -> F64:
+    """Copies of the logits at the peak of the loss: bytes per logit of the loss path * tokens * outputs / TP.
+
+    Plus 8 hidden bytes a token for the final norm. Source: traces of the loss paths, see engine records.
+    """
+    engine, take = problem.engine.memory, pairs.row
+    compiled = plans.compile[take] != Compile.OFF
+    per_logit = np.where(compiled, engine.compiled_loss_bytes, engine.loss_bytes)
+    per_logit = np.where(plans.tp[take] > 1, engine.parallel_loss_bytes, per_logit)
+    per_logit = np.where(plans.fused_loss[take] == 1, engine.fused_loss_bytes, per_logit)
+    total = np.zeros(len(take))
+    for stack in problem.workload.network.stacks:
+        if stack.head is not None:
+            tokens = head_tokens(problem, plans, stack, stack.head)[take]
+            split = plans.tp[take]
+            total = total + tokens * (per_logit * stack.head.outputs / split + 8.0 * stack.hidden / split)
+    return total * pairs.has_head
+
+
+def head_tokens(problem: Problem, plans: Plans, stack: Stack, head: Head) -> F64:
+    """Outputs of the head on one rank for one micro-batch: tokens / CP, or samples when it makes one each."""
+    samples = plans.micro_batch.astype(np.float64)
+    if not head.is_per_token:
+        return samples
+    return samples * (stack.tokens or problem.workload.sequence_tokens) / plans.cp
+
+
+def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Weights gathered by sharding: one or all layers, the ends all step long, reduce units in backward.
+
+    Layer-wise: resharded 10 bytes * largest layer (current, prefetched, 16-bit gradients, fp32 reduce input)
+    + 2 * ends; without resharding 2 * all weights + 6 * largest layer. Sub-groups: the live parameters.
+    Source: traces of FSDP2 in torch 2.13.
+    """
+    engine, take = problem.engine.memory, pairs.row
+    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision[take]]
+    if problem.workload.is_frozen:
+        width = np.minimum(width, base_weight_bytes(problem.workload) or width)
+    if engine.gathering is Gathering.SUBGROUPS:
+        held = width * np.minimum(engine.live_parameters, parts.total)
+        return np.where(plans.zero[take] >= 3, held, 0.0)
+    reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
+    resharded = (2 * width + reduced) * parts.largest + width * parts.ends
+    whole = width * parts.total + reduced * parts.largest
+    sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1)
+    return np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
+
+
+def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Communication buckets of gradients: engine bytes * min(bucket, parameters), when ranks share gradients."""
+    engine, take = problem.engine.memory, pairs.row
+    trained = parts.trained_dense + parts.trained_expert
+    shared = (plans.dp * plans.cp)[take] > 1
+    layerwise = (plans.zero[take] >= 3) & (engine.gathering is Gathering.LAYERS)
+    held = engine.bucket_bytes * np.minimum(engine.bucket_parameters, trained)
+    return np.where(shared & ~layerwise, held, 0.0)
+
+
+def step_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Temporaries of the optimizer step: engine bytes per parameter that the rank updates; none when offloaded."""
+    engine, take = problem.engine.memory, pairs.row
+    updated = _per_rank(plans, pairs, parts.trained_dense, parts.trained_expert, 1)
+    updated = np.minimum(updated, engine.step_parameters)
+    offloaded = plans.offload_optimizer[take] != Offload.NONE
+    return np.where(offloaded, 0.0, engine.step_bytes * updated)
+
+
+def _phases(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, kinds: MemoryKinds) -> Phases:
+    states = kinds.weights_bytes + kinds.optimizer_bytes
+    accumulates = (plans.micro_batches[pairs.row] > 1) | problem.engine.memory.keeps_gradients
+    early = np.where(accumulates, kinds.gradients_bytes, 0.0)
+    running = states + kinds.gathered_bytes + kinds.buckets_bytes
+    loss = running + early + kinds.activations_bytes + kinds.logits_bytes
+    held = kinds.activations_bytes * _after_loss(plans, pairs)
+    backward = running + kinds.gradients_bytes + held + kinds.working_bytes
+    return Phases(
+        load_bytes=kinds.weights_bytes,
+        loss_bytes=loss,
+        backward_bytes=backward,
+        step_bytes=states + kinds.gradients_bytes + kinds.buckets_bytes + kinds.step_bytes,
+        eval_bytes=running + kinds.logits_bytes,
+        save_bytes=states + kinds.gradients_bytes,
+    )
+
+
+def _after_loss(plans: Plans, pairs: Slots) -> F64:
+    """Share of the activations still held when the last layers of one micro-batch have run backward.
+
+    Without recompute one layer of the running micro-batch is free again; checkpoints stay until the end.
+    """
+    layers = np.maximum(pairs.layers, 1.0)
+    return 1.0 - 1.0 / (layers * np.maximum(in_flight(plans, pairs), 1.0))
+
+
+def _assemble(
+    problem: Problem, plans: Plans, pairs: Slots, kinds: MemoryKinds, phases: Phases, peak: F64, worst: I64
+) -> Memory:
+    engine, known = problem.engine.memory, problem.assumptions
+    own = MemoryKinds(**{name: getattr(kinds, name)[worst] for name in MemoryKinds.__slots__})
+    each = Phases(
+        **{name: np.maximum.reduceat(getattr(phases, name), pairs.first) for name in Phases.__slots__}
+    )
+    allocated = peak[worst]
+    static = np.minimum(own.weights_bytes + own.gradients_bytes + own.optimizer_bytes, allocated)
+    slacked = static * (1 + engine.static_slack) + (allocated - static) * (1 + engine.dynamic_slack)
+    needed = slacked + known.reserve_bytes
+    capacity = problem.accelerator.memory_bytes
+    verdict = np.where(needed > known.full_share * capacity, Verdict.DOES_NOT_FIT, Verdict.FITS)
+    risky = (needed > known.risky_share * capacity) & (verdict == Verdict.FITS)
+    return Memory(
+        kinds=own,
+        phases=each,
+        allocated_bytes=allocated,
+        reserved_bytes=slacked + _stranded(problem, plans, own, each, allocated),
+        device_bytes=slacked + _stranded(problem, plans, own, each, allocated) + engine.context_bytes,
+        needed_bytes=needed,
+        host_bytes=host_bytes(problem, plans),
+        rank=pairs.rank[worst],
+        verdict=np.where(risky, Verdict.RISKY, verdict).astype(np.int64),
+    )
+
+
+def _stranded(problem: Problem, plans: Plans, kinds: MemoryKinds, phases: Phases, allocated: F64) -> F64:
+    """16-bit logits whose freed block cannot hold the fp32 copies: 2 of the loss bytes, when loss is the peak.
+
+    Source: simulation of the caching allocator's documented rules (14 bytes reserved for 12 allocated).
+    """
+    path = problem.engine.memory.loss_bytes
+    is_peak = phases.loss_bytes >= allocated
+    eager = (plans.fused_loss == 0) & (plans.tp == 1) & (path >= 12.0)
+    return np.where(is_peak & eager, kinds.logits_bytes * 2.0 / path, 0.0)
+
+
+def host_bytes(problem: Problem, plans: Plans) -> F64:
+    """Host memory of one node: one process per device; device states are not offloaded.
+
+    Source: process base measured with weights loaded shard by shard, see assumptions.
+    """
+    return np.full(len(plans), problem.assumptions.process_bytes * problem.cluster.devices_per_node)

@@ -1,0 +1,114 @@
+"""On which link level each parallel axis lies: strides of the mesh order, members inside each domain, speeds.
+
+Devices are numbered so that the innermost axis of the mesh order changes fastest; a link level joins blocks
+of `domain_devices` neighbours. A group of ranks that leaves a domain shares its way out with nobody else:
+every device has its own port, so ranks inside the domain add their ports.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from escala.model.cluster import Cluster
+from escala.model.columns import F64, I64, doublings
+from escala.model.plan import AXES, PLACEMENTS, Plans
+
+_POSITION: Final = np.array([[order.split("-").index(axis) for axis in AXES] for order in PLACEMENTS])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Wire:
+    """What a group of ranks finds: speed of gathers and of all-reduces per rank, latency of one operation.
+
+    `inside` counts the ranks of the group in the innermost domain; `fast` and `slow` are the speeds inside it
+    and out of it for traffic between single pairs.
+    """
+
+    ranks: F64
+    inside: F64
+    gather_bytes_per_s: F64
+    reduce_bytes_per_s: F64
+    fast_bytes_per_s: F64
+    slow_bytes_per_s: F64
+    latency_s: F64
+
+
+def strides(plans: Plans) -> dict[str, I64]:
+    """Distance between neighbours of each axis: the product of the degrees of all axes inside it."""
+    degrees = {axis: getattr(plans, axis) for axis in AXES}
+    position = {axis: _POSITION[plans.placement, i] for i, axis in enumerate(AXES)}
+    result = {}
+    for axis in AXES:
+        stride = np.ones(len(plans), np.int64)
+        for other in AXES:
+            if other != axis:
+                stride = stride * np.where(position[other] < position[axis], degrees[other], 1)
+        result[axis] = stride
+    return result
+
+
+def members(plans: Plans, axes: tuple[str, ...], domain_devices: int) -> I64:
+    """Ranks of a group over some axes that share one domain of the given number of devices."""
+    reach = strides(plans)
+    count = np.ones(len(plans), np.int64)
+    for axis in axes:
+        degree: I64 = getattr(plans, axis)
+        count = count * np.minimum(degree, np.maximum(1, domain_devices // reach[axis]))
+    return count
+
+
+def wire(cluster: Cluster, plans: Plans, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = None) -> Wire:
+    """Speed and latency that a group of `ranks` over `axes` finds on the links that it crosses.
+
+    Speed = the smallest over the crossed levels of (ranks inside the domain below) * port speed /
+    oversubscription * efficiency. Latency = sum over levels of link latency * log2(domains joined).
+    `thinning` divides the members inside a domain when the group takes only every n-th rank of its axes.
+    """
+    step = np.ones(len(plans), np.int64) if thinning is None else thinning
+    below = np.ones(len(plans), np.int64)
+    gather = np.full(len(plans), np.inf)
+    reduce = np.full(len(plans), np.inf)
+    latency = np.zeros(len(plans))
+    inside = below
+    for level, link in enumerate(cluster.links):
+        here = np.clip(members(plans, axes, _domain(cluster, level)) // step, 1, ranks)
+        crossed = here > below
+        port = below * link.bytes_per_s / link.oversubscription if level else np.float64(link.bytes_per_s)
+        gather = np.where(crossed, np.minimum(gather, port * link.gather_efficiency), gather)
+        reduce = np.where(crossed, np.minimum(reduce, port * link.reduce_efficiency), reduce)
+        latency = latency + np.where(crossed, link.latency_s * doublings(here / below), 0.0)
+        below = here
+        inside = here if level == 0 else inside
+    fast = cluster.links[0].bytes_per_s * cluster.links[0].gather_efficiency
+    slow = cluster.links[min(1, len(cluster.links) - 1)]
+    slow_speed = slow.bytes_per_s / slow.oversubscription * slow.gather_efficiency
+    count = len(plans)
+    return Wire(
+        ranks=ranks.astype(np.float64),
+        inside=inside.astype(np.float64),
+        gather_bytes_per_s=gather,
+        reduce_bytes_per_s=reduce,
+        fast_bytes_per_s=np.full(count, fast),
+        slow_bytes_per_s=np.full(count, slow_speed),
+        latency_s=latency,
+    )
+
+
+def neighbour_wire(cluster: Cluster, plans: Plans) -> tuple[F64, F64]:
+    """Port speed and latency between neighbouring pipeline stages: of the outermost level that some pair crosses."""
+    span = strides(plans)["pp"] * plans.pp
+    speed = np.zeros(len(plans))
+    latency = np.zeros(len(plans))
+    for level in reversed(range(len(cluster.links))):
+        link = cluster.links[level]
+        fits = (span <= _domain(cluster, level)) | (level == len(cluster.links) - 1)
+        speed = np.where(fits, link.bytes_per_s / link.oversubscription, speed)
+        latency = np.where(fits, link.latency_s, latency)
+    return speed, latency
+
+
+def _domain(cluster: Cluster, level: int) -> int:
+    """Devices of one domain; the outermost level joins all, so a plan never runs out of links."""
+    last = level == len(cluster.links) - 1
+    return max(cluster.devices, 1) if last else cluster.links[level].domain_devices

@@ -1,0 +1,133 @@
+"""Parameters that a rank of each slot holds after tensor, pipeline and expert parallelism, and who shares them.
+
+Counts of parameters, not bytes: bytes are the engine's affair (`memory`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from escala.model.columns import F64, I64
+from escala.model.network import Attention, Block, Experts, FeedForward, Linear, Network, Stack
+from escala.model.parameters import (
+    Parameters,
+    block_parameters,
+    embedding_parameters,
+    head_parameters,
+)
+from escala.model.plan import Plans
+from escala.model.stages import Slots, kinds
+from escala.model.workload import Lora, Method, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shards:
+    """Parameters of each pair on one rank, before data-parallel sharding.
+
+    `dense` and `expert` are those of the layers, `ends` embedding and head (with the norms around them),
+    `largest` the biggest layer (the unit that FSDP gathers), `trained_...` what the optimizer updates.
+    Shapes: (pairs,).
+    """
+
+    dense: F64
+    expert: F64
+    ends: F64
+    largest: F64
+    trained_dense: F64
+    trained_expert: F64
+
+    @property
+    def total(self) -> F64:
+        """All parameters on the rank."""
+        return self.dense + self.expert + self.ends
+
+
+def expert_replicas(plans: Plans) -> I64:
+    """Ranks that hold the same experts: dp * cp * tp / (ep * etp), at least 1."""
+    return np.maximum(1, plans.dp * plans.cp * plans.tp // (plans.ep * plans.etp))
+
+
+def shards(workload: Workload, plans: Plans, pairs: Slots) -> Shards:
+    """Parameters on one rank of every pair: matrices / tp + replicated, experts / (ep * etp), ends / tp."""
+    network, take = workload.network, pairs.row
+    tp = plans.tp[take].astype(np.float64)
+    experts_over = (plans.ep * plans.etp)[take].astype(np.float64)
+    zero = np.zeros(len(take))
+    dense, expert, largest, adapters = zero, zero, zero, zero
+    for kind, (stack, block) in enumerate(kinds(network)):
+        count = pairs.counts[:, kind]
+        own = block_parameters(block, stack.hidden)
+        of_layer = own.column_row / tp + own.replicated
+        of_experts = own.expert / experts_over
+        dense = dense + count * of_layer
+        expert = expert + count * of_experts
+        largest = np.maximum(largest, np.where(count > 0, of_layer + of_experts, 0.0))
+        if workload.lora is not None:
+            adapters = adapters + count * lora_parameters(block, stack, workload.lora)
+    ends = end_parameters(network, pairs, tp)
+    frozen = workload.is_frozen
+    return Shards(
+        dense=dense,
+        expert=expert,
+        ends=ends,
+        largest=largest,
+        trained_dense=adapters if frozen else dense + ends,
+        trained_expert=zero if frozen else expert,
+    )
+
+
+def end_parameters(network: Network, pairs: Slots, tp: F64) -> F64:
+    """Embedding on the first rank, head and final norm on the last; a tied table is on both when they differ.
+
+    Vocabulary tables are split by tensor parallelism.
+    """
+    front, back = _ends(network)
+    tied = any(stack.head is not None and stack.head.is_tied for stack in network.stacks)
+    embedding = front.embedding / tp + front.replicated
+    head = back.head / tp + back.replicated
+    copy = np.where(pairs.has_embedding > 0, 0.0, front.embedding / tp) if tied else 0.0
+    return pairs.has_embedding * embedding + pairs.has_head * (head + copy)
+
+
+def _ends(network: Network) -> tuple[Parameters, Parameters]:
+    front = back = Parameters()
+    for stack in network.stacks:
+        front = front + embedding_parameters(stack.embedding, stack.hidden)
+        own = Parameters(replicated=stack.final_norm_weights * stack.hidden + stack.other_parameters)
+        back = back + own + head_parameters(stack.head, stack.hidden)
+    return front, back
+
+
+def lora_parameters(block: Block, stack: Stack, lora: Lora) -> float:
+    """Adapter weights of one layer: rank * (inputs + outputs) for each adapted linear map.
+
+    Source: Hu et al. 2021 (LoRA), section 4.1.
+    """
+    sides = {name: width for part in block.parts for name, width in _maps(part, stack.hidden)}
+    return float(lora.rank * sum(sides.get(target, 0) for target in lora.targets))
+
+
+def _maps(part: object, hidden: int) -> list[tuple[str, int]]:
+    if isinstance(part, Attention):
+        query, key = part.heads * part.head_dim, part.kv_heads * part.head_dim
+        value, out = part.kv_heads * part.value_head_dim, part.heads * part.value_head_dim
+        return [("q", hidden + query), ("k", hidden + key), ("v", hidden + value), ("o", out + hidden)]
+    if isinstance(part, FeedForward):
+        up = [("up", hidden + part.width), ("down", part.width + hidden)]
+        return [("gate", hidden + part.width), *up] if part.is_gated else up
+    if isinstance(part, Experts):
+        side = (hidden + part.width) * part.experts
+        return [("gate", side), ("up", side), ("down", side)]
+    if isinstance(part, Linear):
+        return [("linear", part.inputs + part.outputs)]
+    return []
+
+
+def base_weight_bytes(workload: Workload) -> float | None:
+    """Bytes of a frozen base weight: 2 for LoRA, 0.516 for 4-bit double-quantised QLoRA; None when trained.
+
+    NF4 with double quantisation: 0.5 + 1/64 + 4/16384 bytes. Source: Dettmers et al. 2023 (QLoRA), section 3.
+    """
+    if workload.method is Method.QLORA:
+        return 0.5 + 1 / 64 + 4 / 16384
+    return 2.0 if workload.is_frozen else None

@@ -1,0 +1,154 @@
+"""How layers are dealt to pipeline ranks, and how many micro-batches a rank holds at once. No seconds, no bytes.
+
+Ranks with the same layers are one *slot*: the planner looks at each slot once, at its lowest rank, which
+holds the most micro-batches. A row of plans and one of its slots make a *pair*.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from escala.model.columns import F64, I64, distinct
+from escala.model.network import Block, Network, Stack
+from escala.model.plan import Plans, Schedule, Split
+
+LAYOUT_COLUMNS: Final = ("pp", "virtual_stages", "split", "stage_split", "schedule")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slots:
+    """Pairs of plan row and slot: layers of each kind, ends held, lowest rank, ranks alike.
+
+    `row` is the plan of each pair and `first` the first pair of each plan; `counts` has one column per kind
+    of layer. Shapes: (pairs,), (n,) for `first`, (pairs, kinds) for `counts`.
+    """
+
+    row: I64
+    first: I64
+    counts: F64
+    has_embedding: F64
+    has_head: F64
+    rank: F64
+    alike: F64
+
+    @property
+    def layers(self) -> F64:
+        """Layers of all kinds on the rank."""
+        return np.asarray(self.counts.sum(axis=1), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    counts: tuple[int, ...]
+    has_embedding: bool
+    has_head: bool
+    rank: int
+    alike: int
+
+
+def kinds(network: Network) -> list[tuple[Stack, Block]]:
+    """Every kind of layer with its stack, in the order of the columns of `Slots.counts`."""
+    return [(stack, block) for stack in network.stacks for block in stack.blocks]
+
+
+def layer_kinds(network: Network) -> list[int]:
+    """The kind of every layer from input to output, as an index into `kinds`."""
+    result: list[int] = []
+    base = 0
+    for stack in network.stacks:
+        result += [base + kind for kind in stack.pattern]
+        base += len(stack.blocks)
+    return result
+
+
+def deal(layers: int, plan_stages: int, split: Split, custom: tuple[int, ...] = ()) -> list[int]:
+    """Layers of each of the pp x virtual stages in order.
+
+    EVEN deals layers one by one, early stages first. BALANCED deals embedding and head like layers, so the
+    ends get one less. CUSTOM is the given list.
+    """
+    if split is Split.CUSTOM:
+        return list(custom)
+    ends = 1 if split is Split.BALANCED and plan_stages > 1 else 0
+    base, extra = divmod(layers + 2 * ends, plan_stages)
+    stages = [base] * plan_stages
+    middle = range(ends, plan_stages - ends) if extra <= plan_stages - 2 * ends else range(plan_stages)
+    for stage in list(middle)[:extra]:
+        stages[stage] += 1
+    stages[0] -= ends
+    stages[-1] -= ends
+    return stages
+
+
+def rank_stages(rank: int, pp: int, virtual: int, schedule: Schedule) -> list[int]:
+    """Stages that a rank holds: round robin, or down and up again for the V schedule."""
+    if schedule is Schedule.ZERO_BUBBLE_V:
+        return [rank, 2 * pp - 1 - rank]
+    return [rank + pp * chunk for chunk in range(virtual)]
+
+
+def slots(network: Network, plans: Plans) -> Slots:
+    """Pairs of every plan with its distinct ranks."""
+    first, group = distinct([getattr(plans, name) for name in LAYOUT_COLUMNS])
+    tables = [list(_layout_slots(network, plans, int(row))) for row in first]
+    sizes = np.array([len(table) for table in tables])
+    flat = [slot for table in tables for slot in table]
+    start = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    repeats = sizes[group]
+    row = np.repeat(np.arange(len(plans)), repeats)
+    begin = np.concatenate(([0], np.cumsum(repeats)[:-1])).astype(np.int64)
+    index = start[group][row] + np.arange(len(row)) - begin[row]
+    return Slots(
+        row=row,
+        first=begin,
+        counts=np.array([slot.counts for slot in flat], np.float64)[index],
+        has_embedding=np.array([slot.has_embedding for slot in flat], np.float64)[index],
+        has_head=np.array([slot.has_head for slot in flat], np.float64)[index],
+        rank=np.array([slot.rank for slot in flat], np.float64)[index],
+        alike=np.array([slot.alike for slot in flat], np.float64)[index],
+    )
+
+
+def stage_layers(network: Network, plans: Plans, row: int) -> list[int]:
+    """Layers of each stage (pp x virtual, in order) of one plan."""
+    custom = int(plans.stage_split[row])
+    stages = int(plans.pp[row] * plans.virtual_stages[row])
+    given = plans.splits[custom] if custom >= 0 else ()
+    return deal(network.layers, stages, Split(int(plans.split[row])), given)
+
+
+def _layout_slots(network: Network, plans: Plans, row: int) -> Iterator[_Slot]:
+    dealt = stage_layers(network, plans, row)
+    pp, virtual = int(plans.pp[row]), int(plans.virtual_stages[row])
+    schedule = Schedule(int(plans.schedule[row]))
+    kind_of, count = layer_kinds(network), len(kinds(network))
+    bounds = np.concatenate(([0], np.cumsum(np.maximum(dealt, 0))))
+    found: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
+    for rank in range(pp):
+        held = [stage for stage in rank_stages(rank, pp, virtual, schedule) if stage < len(dealt)]
+        layers = [kind for stage in held for kind in kind_of[bounds[stage] : bounds[stage + 1]]]
+        counts = tuple(np.bincount(np.array(layers, np.int64), minlength=count).tolist())
+        key = (counts, 0 in held, len(dealt) - 1 in held)
+        found.setdefault(key, []).append(rank)
+    for (counts, has_embedding, has_head), ranks in found.items():
+        yield _Slot(counts, has_embedding, has_head, ranks[0], len(ranks))
+
+
+def in_flight(plans: Plans, pairs: Slots) -> F64:
+    """Micro-batches whose activations a rank holds at its peak, in units of all its layers.
+
+    GPipe: all m. 1F1B: pp - rank. Interleaved: ((v - 1) pp + 2 (pp - rank) - 1) / v chunks of 1/v. Zero-bubble
+    V: pp on every rank. Never more than m.
+    Source: Narayanan 2021 section 2.2; Qi 2024 (zero bubble), section 4; Korthikanti 2022 appendix.
+    """
+    take = pairs.row
+    pp, m = plans.pp[take].astype(np.float64), plans.micro_batches[take].astype(np.float64)
+    v = plans.virtual_stages[take].astype(np.float64)
+    schedule = plans.schedule[take]
+    interleaved = ((v - 1) * pp + 2 * (pp - pairs.rank) - 1) / v
+    held = np.where(schedule == Schedule.INTERLEAVED, interleaved, pp - pairs.rank)
+    held = np.where(schedule == Schedule.ZERO_BUBBLE_V, pp, held)
+    held = np.where(schedule == Schedule.GPIPE, m, held)
+    return np.where(pp > 1, np.minimum(held, m), 1.0)

@@ -1,0 +1,314 @@
+"""Seconds of one optimizer step, term by term, of the pipeline rank that is slowest. The sum is the step.
+
+Every field of StepTime has a function of the same name (or a layer term) whose first docstring line explains
+it. Layer terms come from `layers`; here they are added over the slowest rank's layers and micro-batches.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from escala.model.collectives import all_reduce_s, gather_s, send_s
+from escala.model.columns import F64, I64, doublings, soft_maximum
+from escala.model.efficiency import linear_flop_per_s, matmul_s, memory_bytes_per_s, pass_s
+from escala.model.layers import LayerTime, matmul_backward_ratio
+from escala.model.matmuls import Matmul
+from escala.model.memory import first_of_largest, head_tokens, recompute_share, sharing
+from escala.model.placement import neighbour_wire, wire
+from escala.model.plan import Plans, Recompute, Schedule
+from escala.model.precision import RECIPES
+from escala.model.problem import Problem
+from escala.model.shards import Shards, expert_replicas
+from escala.model.stages import Slots
+
+LAYER_TERMS: Final = (
+    "matmul_s",
+    "attention_s",
+    "elementwise_s",
+    "routing_s",
+    "tensor_parallel_s",
+    "context_parallel_s",
+    "expert_parallel_s",
+    "dispatch_s",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepTime:
+    """Seconds of one step by term, on the slowest pipeline rank; they add up to `step_s`. Shapes: (n,)."""
+
+    matmul_s: F64
+    attention_s: F64
+    elementwise_s: F64
+    routing_s: F64
+    head_s: F64
+    embedding_s: F64
+    recompute_s: F64
+    dispatch_s: F64
+    tensor_parallel_s: F64
+    context_parallel_s: F64
+    expert_parallel_s: F64
+    transfer_s: F64
+    bubble_s: F64
+    sharding_s: F64
+    gradient_sync_s: F64
+    accumulate_s: F64
+    optimizer_s: F64
+    straggler_s: F64
+    overhead_s: F64
+
+    @property
+    def step_s(self) -> F64:
+        """Seconds of one optimizer step: the sum of all terms."""
+        return np.asarray(sum(getattr(self, term.name) for term in fields(self)), np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rank:
+    """One rank of each plan (the slowest): its layers, parameters and seconds of one micro-batch."""
+
+    layers: list[LayerTime]
+    counts: F64
+    parts: Shards
+    forward_s: F64
+    backward_s: F64
+    recompute_s: F64
+    head_s: F64
+    embedding_s: F64
+    mean_s: F64
+
+
+def step_time(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[LayerTime]) -> StepTime:
+    """Micro-batches * slowest rank + bubble + what communication, optimizer and stragglers add."""
+    rank = slowest_rank(problem, plans, pairs, parts, layers)
+    busy_s = (rank.forward_s + rank.backward_s) * plans.micro_batches
+    terms = {name: _over_layers(rank, plans, name) for name in LAYER_TERMS}
+    terms["head_s"] = rank.head_s * plans.micro_batches
+    terms["embedding_s"] = rank.embedding_s * plans.micro_batches
+    terms["recompute_s"] = rank.recompute_s * plans.micro_batches
+    terms["transfer_s"] = transfer_s(problem, plans)
+    terms["bubble_s"] = bubble_s(problem, plans, rank)
+    terms["sharding_s"] = sharding_s(problem, plans, rank)
+    terms["gradient_sync_s"] = gradient_sync_s(problem, plans, rank, terms["bubble_s"])
+    terms["accumulate_s"] = accumulate_s(problem, plans, rank)
+    terms["optimizer_s"] = optimizer_s(problem, plans, rank)
+    terms["straggler_s"] = straggler_s(problem, plans, busy_s)
+    terms["overhead_s"] = overhead_s(problem, plans)
+    return StepTime(**terms)
+
+
+def slowest_rank(
+    problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[LayerTime]
+) -> Rank:
+    """The rank of each plan whose micro-batch takes longest: its layers, recompute, embedding and head."""
+    take = pairs.row
+    head, embedding = head_s(problem, plans)[take], embedding_s(problem, plans)[take]
+    zero = np.zeros(len(take))
+    forward, backward, extra = zero, zero, zero
+    share = recompute_share(plans, pairs)
+    selective = plans.recompute[take] == Recompute.SELECTIVE
+    for kind, layer in enumerate(layers):
+        count = pairs.counts[:, kind]
+        forward = forward + count * layer.forward_s[take]
+        backward = backward + count * layer.backward_s[take]
+        again = share * layer.recompute_full_s[take] + selective * layer.recompute_selective_s[take]
+        extra = extra + count * again
+    ends = pairs.has_head * head + pairs.has_embedding * embedding
+    total = forward + backward + extra + ends
+    worst = first_of_largest(total, pairs)
+    mean = np.add.reduceat(total * pairs.alike, pairs.first) / np.add.reduceat(pairs.alike, pairs.first)
+    return Rank(
+        layers=layers,
+        counts=pairs.counts[worst],
+        parts=Shards(**{name: getattr(parts, name)[worst] for name in Shards.__slots__}),
+        forward_s=forward[worst] + ends[worst] / 3,
+        backward_s=(backward + extra)[worst] + ends[worst] * 2 / 3,
+        recompute_s=extra[worst],
+        head_s=(pairs.has_head * head)[worst],
+        embedding_s=(pairs.has_embedding * embedding)[worst],
+        mean_s=mean,
+    )
+
+
+def _over_layers(rank: Rank, plans: Plans, name: str) -> F64:
+    total = np.zeros(len(plans))
+    for kind, layer in enumerate(rank.layers):
+        total = total + rank.counts[:, kind] * getattr(layer, name)
+    return total * plans.micro_batches
+
+
+def head_s(problem: Problem, plans: Plans) -> F64:
+    """Output matrix forward and backward, and passes over the logits: products + bytes per logit / memory speed.
+
+    Tokens * hidden * outputs / TP. Source: bytes per logit from published step times, see assumptions.
+    """
+    total = np.zeros(len(plans))
+    speed = linear_flop_per_s(problem, plans.precision, is_high=True)
+    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    backward = 1.0 if problem.workload.is_frozen else 2.0
+    for stack in problem.workload.network.stacks:
+        head = stack.head
+        if head is None or head.outputs == 0:
+            continue
+        rows = head_tokens(problem, plans, stack, head)
+        ones = np.ones(len(plans))
+        matmul = Matmul(rows=rows, inner=ones * stack.hidden, outer=head.outputs / plans.tp, count=ones)
+        logits_bytes = problem.assumptions.loss_pass_bytes * rows * head.outputs / plans.tp
+        product_s = matmul_s(problem, matmul, speed, width)
+        total = total + product_s * (1.0 + backward) + pass_s(problem, logits_bytes)
+    return total
+
+
+def embedding_s(problem: Problem, plans: Plans) -> F64:
+    """Look-up and its gradient: bytes per token and hidden element / memory speed."""
+    known, total = problem.assumptions, np.zeros(len(plans))
+    for stack in problem.workload.network.stacks:
+        if stack.embedding is not None:
+            tokens = plans.micro_batch * float(stack.tokens or problem.workload.sequence_tokens) / plans.cp
+            total = total + pass_s(problem, known.embedding_pass_bytes * tokens * stack.hidden)
+    return total
+
+
+def transfer_s(problem: Problem, plans: Plans) -> F64:
+    """Activations between pipeline stages: 2 sends per micro-batch and chunk, (payload / wire + latency).
+
+    Payload = tokens * hidden * 2 bytes, over TP ranks when SP is on. Only what a stage waits for is exposed:
+    all of it, since the schedule alternates. Source: Narayanan 2021, section 3.2.
+    """
+    known = problem.assumptions
+    stack = problem.workload.network.main
+    tokens = plans.micro_batch * float(stack.tokens or problem.workload.sequence_tokens) / plans.cp
+    payload_bytes = tokens * stack.hidden * 2.0 / np.where(plans.sp == 1, plans.tp, 1)
+    speed, latency = neighbour_wire(problem.cluster, plans)
+    once_s = send_s(payload_bytes, speed * known.transfer_efficiency, latency + known.transfer_latency_s)
+    hops = 2.0 * plans.micro_batches * plans.virtual_stages
+    return np.where(plans.pp > 1, hops * once_s, 0.0)
+
+
+def bubble_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Idle time of the pipeline: (stages - 1) / virtual stages * mean micro-batch of a rank * measured ratio.
+
+    Zero-bubble V fills the bubble with weight gradients; what stays is the start of one micro-batch's chunk.
+    Source: Huang 2019 section 2.3; Narayanan 2021 section 2.2; Qi 2024 section 4.
+    """
+    ratio = problem.assumptions.bubble_ratio
+    idle_s = (plans.pp - 1) / plans.virtual_stages * rank.mean_s * ratio
+    filled_s = np.where(plans.micro_batches >= 2 * plans.pp, 0.0, (plans.pp - 1) / 6 * rank.mean_s * ratio)
+    return np.where(plans.schedule == Schedule.ZERO_BUBBLE_V, filled_s, idle_s)
+
+
+def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Exposed gathers of sharded weights and scatters of gradients (FSDP, ZeRO-3): soft maximum - compute + floor.
+
+    Forward: compute beside all-gather; backward: compute beside all-gather (when resharded) and
+    reduce-scatter; a share of the traffic never hides. Without resharding weights are gathered once a step.
+    Source: published FSDP step times, see assumptions; Zhao 2023 (FSDP), section 3.
+    """
+    known, time = problem.assumptions, problem.engine.time
+    gather, scatter = _layer_traffic(problem, plans, rank)
+    gather, scatter = gather * time.gather_ratio, scatter * time.gather_ratio
+    m = plans.micro_batches.astype(np.float64)
+    resharded = plans.reshard == 1
+    scatters = np.where(time.reduces_every_micro_batch & (plans.pp == 1), m, 1.0)
+    gathers = np.where(resharded, m, 1.0)
+    forward_s = rank.forward_s * gathers
+    ahead_s = soft_maximum(forward_s, gather * gathers, known.overlap_norm) - forward_s
+    backward_s = rank.backward_s * np.maximum(scatters, np.where(resharded, m, 1.0))
+    traffic_s = np.where(resharded, gather * gathers, 0.0) + scatter * scatters
+    behind_s = soft_maximum(backward_s, traffic_s, known.overlap_norm) - backward_s
+    floor_s = known.overlap_floor * (gather * gathers + traffic_s)
+    return np.where((plans.zero >= 3) & (plans.shard > 1), ahead_s + behind_s + floor_s, 0.0)
+
+
+def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64]:
+    """Seconds to gather all weights of the rank once, and to reduce-scatter its gradients once."""
+    parts = rank.parts
+    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    over_dense, over_expert = sharing(plans, np.arange(len(plans)))
+    link = wire(problem.cluster, plans, ("cp", "dp"), plans.shard)
+    latency = link.latency_s * rank.counts.sum(axis=1)
+    speed = link.gather_bytes_per_s
+    frozen = problem.workload.is_frozen
+    whole = parts.dense + parts.ends
+    gather = gather_s(width * whole, over_dense, speed, latency)
+    gather = gather + gather_s(width * parts.expert, over_expert, speed, latency * (parts.expert > 0))
+    reduced = problem.engine.memory.gradient_bytes
+    trained = parts.trained_dense + (0.0 if frozen else parts.trained_expert * over_expert / over_dense)
+    return gather, gather_s(reduced * trained, over_dense, speed, latency)
+
+
+def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> F64:
+    """Exposed reduction of gradients over data-parallel replicas: traffic - hidden share of backward.
+
+    ZeRO-0 all-reduces gradients; ZeRO-1 and 2 reduce-scatter them and gather the new weights; HSDP
+    all-reduces shards between groups. It hides behind the last micro-batch's backward (and forward and bubble
+    where the engine overlaps the gather). Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP).
+    """
+    time = problem.engine.time
+    traffic_s = _replica_traffic(problem, plans, rank)
+    repeats = time.reduces_every_micro_batch & (plans.zero == 2)
+    window_s = rank.backward_s + np.where(time.gradient_window_bubble & (plans.zero >= 1), rank.forward_s, 0.0)
+    window_s = window_s + np.where(time.gradient_window_bubble, bubble, 0.0)
+    once_s = traffic_s - time.gradient_hidden * np.minimum(traffic_s, window_s)
+    return once_s * np.where(repeats, plans.micro_batches, 1)
+
+
+def _replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    memory, parts = problem.engine.memory, rank.parts
+    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    replicas = plans.dp * plans.cp
+    grouped = (plans.zero >= 3) & (plans.shard > 1)
+    groups = np.where(grouped, np.maximum(1, replicas // plans.shard), replicas)
+    held = np.where(grouped, plans.shard, 1).astype(np.int64)
+    dense_s = _reduce(problem, plans, parts.trained_dense / held, groups, width, held)
+    experts = np.maximum(1, expert_replicas(plans) // held)
+    expert_s = _reduce(problem, plans, parts.trained_expert / held, experts, width, held)
+    bytes_ok = memory.gradient_bytes > 0
+    return np.where(bytes_ok, dense_s + expert_s, 0.0)
+
+
+def _reduce(
+    problem: Problem, plans: Plans, parameters: F64, ranks: I64, width: F64, thinning: I64
+) -> F64:
+    link = wire(problem.cluster, plans, ("cp", "dp"), ranks, thinning)
+    count = ranks.astype(np.float64)
+    gradient_bytes = problem.engine.memory.gradient_bytes * parameters
+    reduced_s = all_reduce_s(gradient_bytes, count, link.reduce_bytes_per_s, link.latency_s)
+    scattered_s = gather_s(gradient_bytes, count, link.gather_bytes_per_s, link.latency_s)
+    gathered_s = gather_s(width * parameters, count, link.gather_bytes_per_s, link.latency_s)
+    sharded = (plans.zero == 1) | (plans.zero == 2)
+    return np.where(parameters > 0, np.where(sharded, scattered_s + gathered_s, reduced_s), 0.0)
+
+
+def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Adding each micro-batch's gradients to the sum: bytes per parameter * micro-batches / memory speed."""
+    trained = rank.parts.trained_dense + rank.parts.trained_expert
+    moved_bytes = problem.assumptions.accumulate_bytes * trained * plans.micro_batches
+    return np.where(plans.micro_batches > 1, pass_s(problem, moved_bytes), 0.0)
+
+
+def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Optimizer step: bytes per parameter that the rank updates / memory speed."""
+    over_dense, over_expert = sharing(plans, np.arange(len(plans)))
+    sharded = plans.zero >= 1
+    dense = rank.parts.trained_dense / np.where(sharded, over_dense, 1.0)
+    expert = rank.parts.trained_expert / np.where(sharded, over_expert, 1.0)
+    optimizer = problem.workload.optimizer
+    state_bytes = 2.0 * optimizer.moments * optimizer.state_bytes
+    per_parameter = problem.assumptions.optimizer_pass_bytes - 16.0 + state_bytes
+    return (dense + expert) * per_parameter / memory_bytes_per_s(problem.accelerator)
+
+
+def straggler_s(problem: Problem, plans: Plans, busy_s: F64) -> F64:
+    """Waiting for the slowest device: busy time * share per doubling of devices beyond 8.
+
+    Source: published weak scaling, see assumptions.
+    """
+    return busy_s * problem.assumptions.straggler_per_doubling * doublings(plans.devices / 8.0)
+
+
+def overhead_s(problem: Problem, plans: Plans) -> F64:
+    """Framework time outside layers: per step + per micro-batch. Source: engine record."""
+    time = problem.engine.time
+    return time.step_overhead_s + time.micro_batch_overhead_s * plans.micro_batches
