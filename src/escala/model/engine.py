@@ -46,6 +46,7 @@ class EngineTime:
     `elementwise_passes` counts passes over tokens x hidden x 2 bytes per layer, `dispatch_s` the time the
     CPU needs to launch one layer forward, `gemm_level` scales matrix products. `..._exposed` is the share of
     a communication that is not hidden; `..._hidden` the share of the window behind which it can hide.
+    `splits_transfers` sends each tensor rank's part of a stage's output alone (scatter and gather).
     """
 
     gemm_level: float
@@ -65,6 +66,7 @@ class EngineTime:
     micro_batch_overhead_s: float
     step_overhead_s: float
     reduces_every_micro_batch: bool
+    splits_transfers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

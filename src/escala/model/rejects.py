@@ -245,7 +245,7 @@ def uses(problem: Problem, plans: Plans, ability: str) -> Bool:
         "hsdp": (plans.zero == 3) & (plans.shard < plans.dp * plans.cp),
         "zero-2-with-pp": (plans.zero >= 2) & (plans.pp > 1),
         "reshard-with-pp": (plans.reshard == 1) & (plans.pp > 1),
-        "zero-with-tp": (plans.zero >= 1) & (plans.tp > 1),
+        "zero-1-with-model-parallel": (plans.zero == 1) & (plans.tp * plans.pp * plans.ep > 1),
         "gpipe": plans.schedule == Schedule.GPIPE,
         "interleaved": plans.schedule == Schedule.INTERLEAVED,
         "zero-bubble-v": plans.schedule == Schedule.ZERO_BUBBLE_V,

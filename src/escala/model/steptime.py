@@ -173,13 +173,14 @@ def embedding_s(problem: Problem, plans: Plans) -> F64:
 def transfer_s(problem: Problem, plans: Plans) -> F64:
     """Activations between pipeline stages: 2 sends per micro-batch and chunk, (payload / wire + latency).
 
-    Payload = tokens * hidden * 2 bytes, over TP ranks when SP is on. Only what a stage waits for is exposed:
-    all of it, since the schedule alternates. Source: Narayanan 2021, section 3.2.
+    Payload = tokens * hidden * 2 bytes, over TP ranks when SP is on or the engine scatters and gathers. All of
+    it is exposed, since forward and backward alternate. Source: Narayanan 2021, sections 3.2 and 4.1.
     """
     known = problem.assumptions
     stack = problem.workload.network.main
     tokens = plans.micro_batch * float(stack.tokens or problem.workload.sequence_tokens) / plans.cp
-    payload_bytes = tokens * stack.hidden * 2.0 / np.where(plans.sp == 1, plans.tp, 1)
+    is_split = (plans.sp == 1) | problem.engine.time.splits_transfers
+    payload_bytes = tokens * stack.hidden * 2.0 / np.where(is_split, plans.tp, 1)
     speed, latency = neighbour_wire(problem.cluster, plans)
     once_s = send_s(payload_bytes, speed * known.transfer_efficiency, latency + known.transfer_latency_s)
     hops = 2.0 * plans.micro_batches * plans.virtual_stages
