@@ -1,4 +1,4 @@
-"""Published networks by name. Knows where each shape was read; the shapes themselves are config.json files.
+"""Published networks by name. Knows where each shape is published; the shapes are config.json files.
 
 Names are compared without case and punctuation, but for the point in a number that tells 1.3b from 13b; the
 id on the Hugging Face hub is a name as well.

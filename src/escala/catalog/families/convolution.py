@@ -60,7 +60,7 @@ def resnet(config: Config) -> tuple[Stack, ...]:
 
 
 def convnext(config: Config) -> tuple[Stack, ...]:
-    """ConvNeXt: one stack for each stage, as each has its own width; inverted bottlenecks with layer scale."""
+    """ConvNeXt: one stack for each stage, as each has its own width; depthwise layers with layer scale."""
     sizes, depths = _stages(config, (96, 192, 384, 768), (3, 3, 9, 3))
     area = _image(config).strided(config.count("patch_size", 4))
     inputs = config.count("num_channels", 3)
@@ -68,10 +68,8 @@ def convnext(config: Config) -> tuple[Stack, ...]:
     for stage, (outputs, depth) in enumerate(zip(sizes, depths, strict=True)):
         is_last = stage == len(sizes) - 1
         area = area.strided(2) if stage else area
-        layers = [
-            *_entry(config, stage, inputs, outputs, area),
-            *[_convnext_layer(config, outputs, area)] * depth,
-        ]
+        entry = _entry(config, stage, inputs, outputs, area)
+        layers = [entry, *[_convnext_layer(config, outputs, area)] * depth]
         stacks.append(_convnext_stack(config, outputs, layers, area, is_last))
         inputs = outputs
     return tuple(stacks)
@@ -109,8 +107,8 @@ def _basic(
     return _convolution(inputs, outputs, 3, after), _convolution(outputs, outputs, 3, after)
 
 
-def _entry(config: Config, stage: int, inputs: int, outputs: int, area: _Area) -> Iterator[Block]:
-    """What stands before the layers of a stage: the stem with its norm, or a norm and a strided convolution."""
+def _entry(config: Config, stage: int, inputs: int, outputs: int, area: _Area) -> Block:
+    """Before the layers of a stage: the stem with its norm, or a norm and a strided convolution."""
     is_stem = stage == 0
     convolution = Convolution(
         inputs=inputs,
@@ -120,7 +118,7 @@ def _entry(config: Config, stage: int, inputs: int, outputs: int, area: _Area) -
         has_bias=True,
         norm_parameters=LAYER_NORM_VECTORS * (outputs if is_stem else inputs),
     )
-    yield Block(name="stem" if is_stem else "downsampling", parts=(convolution,), norms=0)
+    return Block(name="stem" if is_stem else "downsampling", parts=(convolution,), norms=0)
 
 
 def _convnext_layer(config: Config, width: int, area: _Area) -> Block:

@@ -86,7 +86,7 @@ def network_from_config(config: Mapping[str, object], name: str, source: str) ->
         name=name,
         family=model_type,
         stacks=family.build(given),
-        source=source,
+        source=f"{source}; its auto_map was not run" if given.has("auto_map") else source,
         max_tokens=_max_tokens(given, family),
         stored_bits=_stored_bits(given),
         wrapped_class=family.wrapped_class,
@@ -113,10 +113,13 @@ def _max_tokens(config: Config, family: Family) -> int | None:
 
 
 def _stored_bits(config: Config) -> float:
-    """Bits of one weight in the published file: by quantization_config, else by dtype, else 16."""
+    """Bits of one weight in the published file: by quantization_config, else by dtype.
+
+    Files older than the key hold float32, the default type of PyTorch.
+    """
     if config.has("quantization_config"):
         return _quantized_bits(config.table("quantization_config"))
-    dtype = config.word("dtype", "bfloat16").removeprefix("torch.")
+    dtype = config.word("dtype", "float32").removeprefix("torch.")
     return DTYPE_BITS.get(dtype, 16.0)
 
 

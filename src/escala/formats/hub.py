@@ -1,0 +1,32 @@
+"""A network by its id on the Hugging Face hub. Downloads config.json only; needs the extra `hf`."""
+
+from escala.errors import InvalidInput, MissingExtra
+from escala.formats.files import reason
+from escala.formats.hf import read_network
+from escala.model.network import Network
+
+INSTALL = "pip install 'escala[hf]'"
+
+
+def from_hub(name: str) -> Network:
+    """The network of a hub repository such as "Qwen/Qwen3-8B", from the local cache where it is there."""
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise MissingExtra(f"reading '{name}' from the hub needs huggingface_hub: {INSTALL}") from None
+    try:
+        # errors of the hub, of the connection and of the id are OSError or ValueError
+        file = hf_hub_download(name, "config.json")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"config.json of '{name}' cannot be fetched from the hub ({reason(error)}); check the id, the"
+            " connection and your token, or download the file and give its path"
+        ) from None
+    network = read_network(file)
+    return _renamed(network, name)
+
+
+def _renamed(network: Network, name: str) -> Network:
+    from dataclasses import replace
+
+    return replace(network, name=name.rpartition("/")[2], source=f"config.json, huggingface.co/{name}")
