@@ -3,6 +3,7 @@
 The families themselves are in `catalog.families`, which the catalogue shares.
 """
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,6 @@ def read_network(path: str | Path) -> Network:
     Raises InvalidInput for whatever is wrong with the file, its keys or their values.
     """
     given = Path(path)
-    file = given / FILE_NAME if given.is_dir() else given
-    name = file.resolve().parent.name if file.name == FILE_NAME else file.stem
+    file = given / FILE_NAME if os.path.isdir(given) else given
+    name = file.absolute().parent.name if file.name == FILE_NAME else file.stem
     return network_from_config(read_keys(file), name or str(file), str(file))

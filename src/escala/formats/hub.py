@@ -1,5 +1,7 @@
 """A network by its id on the Hugging Face hub. Downloads config.json only; needs the extra `hf`."""
 
+from dataclasses import replace
+
 from escala.errors import InvalidInput, MissingExtra
 from escala.formats.files import reason
 from escala.formats.hf import read_network
@@ -22,11 +24,5 @@ def from_hub(name: str) -> Network:
             f"config.json of '{name}' cannot be fetched from the hub ({reason(error)}); check the id, the"
             " connection and your token, or download the file and give its path"
         ) from None
-    network = read_network(file)
-    return _renamed(network, name)
-
-
-def _renamed(network: Network, name: str) -> Network:
-    from dataclasses import replace
-
-    return replace(network, name=name.rpartition("/")[2], source=f"config.json, huggingface.co/{name}")
+    source = f"config.json, huggingface.co/{name}"
+    return replace(read_network(file), name=name.rpartition("/")[2], source=source)

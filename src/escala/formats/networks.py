@@ -1,5 +1,6 @@
 """A network from whatever a person gives: a catalogue name, a file, a folder, or hf:owner/name."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +20,13 @@ def find_network(given: str) -> Network:
     if given.startswith(HUB_PREFIX):
         return from_hub(given.removeprefix(HUB_PREFIX))
     path = Path(given)
-    if given.lower().endswith(ENDINGS) or (given and path.exists()):
+    if given.lower().endswith(ENDINGS) or (given and os.path.exists(given)):
         return _from_file(path)
     return catalog.network(given)
 
 
 def _from_file(path: Path) -> Network:
-    if path.is_dir() or path.name == FILE_NAME:
+    if os.path.isdir(path) or path.name == FILE_NAME:
         return read_network(path)
     keys = read_keys(path)
     is_description = path.suffix.lower() != ".json" or "network" in keys

@@ -13,14 +13,14 @@ from escala.catalog.families.layers import (
     plain_feed_forward,
     repeated,
 )
-from escala.model.network import Attention, Block, Embedding, Part, Stack
+from escala.model.network import Attention, Block, Embedding, FeedForward, Part, Stack
 
 
 def gpt2(config: Config) -> tuple[Stack, ...]:
     """GPT-2, GPT-3 and Megatron's GPT: learned positions, tied vocabulary."""
     positions = config.count("max_position_embeddings", 1024)
     embedding = Embedding(vocab=config.count("vocab_size"), positions=positions)
-    block = _block(full_attention(config), plain_feed_forward(config))
+    block = _block(full_attention(config), _fourfold(config))
     layers = repeated(config, block)
     return (decoder(config, layers, embedding=embedding, is_tied=True, norm_weights=LAYER_NORM_VECTORS),)
 
@@ -35,7 +35,7 @@ def gpt_neox(config: Config) -> tuple[Stack, ...]:
 
 def gptj(config: Config) -> tuple[Stack, ...]:
     """GPT-J: parallel parts under one norm, no attention biases, a head with bias."""
-    block = _block(full_attention(config, has_bias=False), plain_feed_forward(config))
+    block = _block(full_attention(config, has_bias=False), _fourfold(config))
     layers = repeated(config, replace(block, norms=1, is_parallel=True))
     return (decoder(config, layers, head_has_bias=True, norm_weights=LAYER_NORM_VECTORS),)
 
@@ -63,7 +63,7 @@ def bloom(config: Config) -> tuple[Stack, ...]:
     """BLOOM: ALiBi instead of positions, a norm after the vocabulary, always four times the width."""
     hidden = config.count("hidden_size")
     embedding = Embedding(vocab=config.count("vocab_size"), other_parameters=LAYER_NORM_VECTORS * hidden)
-    wide = replace(plain_feed_forward(config), width=4 * hidden)
+    wide = FeedForward(width=4 * hidden, is_gated=False, has_bias=True)
     layers = repeated(config, _block(full_attention(config), wide))
     return (decoder(config, layers, embedding=embedding, is_tied=True, norm_weights=LAYER_NORM_VECTORS),)
 
@@ -73,7 +73,7 @@ def falcon(config: Config) -> tuple[Stack, ...]:
     has_bias = config.flag("bias")
     attention = replace(full_attention(config, has_bias=has_bias), kv_heads=_falcon_kv_heads(config))
     block = replace(
-        _block(attention, plain_feed_forward(config, has_bias=has_bias)),
+        _block(attention, _fourfold(config, has_bias=has_bias)),
         norms=_falcon_norms(config),
         is_parallel=config.flag("parallel_attn", True),
     )
@@ -91,6 +91,12 @@ def _falcon_norms(config: Config) -> int:
     if config.flag("new_decoder_architecture"):
         return config.count("num_ln_in_parallel_attn", 2)
     return 1 if config.flag("parallel_attn", True) else 2
+
+
+def _fourfold(config: Config, has_bias: bool = True) -> FeedForward:
+    """Four times as wide as the stream unless a width is given."""
+    width = config.count("intermediate_size", 4 * config.count("hidden_size"))
+    return FeedForward(width=width, is_gated=False, has_bias=has_bias)
 
 
 def _block(attention: Attention, feed_forward: Part) -> Block:

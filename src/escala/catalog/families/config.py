@@ -31,6 +31,9 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
 BOUNDS: Final = {
     "hidden_size": MOST_HIDDEN,
     "num_hidden_layers": MOST_LAYERS,
+    "num_decoder_layers": MOST_LAYERS,
+    "depth": MOST_LAYERS,
+    "depths": MOST_LAYERS,
     "num_attention_heads": MOST_HIDDEN,
     "num_local_experts": MOST_EXPERTS,
     "vocab_size": MOST_VOCAB,
@@ -75,7 +78,8 @@ class Config:
         spelling, value = found
         if not isinstance(value, list | tuple) or len(value) > MOST_LAYERS:
             raise self.refuse(spelling, value, f"a list of at most {MOST_LAYERS:,} whole numbers")
-        return tuple(self._checked(spelling, each, least=least, most=MOST) for each in value)
+        most = BOUNDS.get(key, MOST)
+        return tuple(self._checked(spelling, each, least=least, most=most) for each in value)
 
     def number(self, key: str, default: float) -> float:
         """A finite number."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from escala.catalog.families.config import Config
+from escala.catalog.families.config import MOST_LAYERS, Config
 from escala.catalog.families.layers import LAYER_NORM_VECTORS, is_bare, label_count, rows
 from escala.catalog.families.vision import sides
 from escala.model.network import Block, Convolution, FeedForward, Head, Stack, StackRole
@@ -171,4 +171,6 @@ def _stages(
     widths, counts = config.counts("hidden_sizes", sizes), config.counts("depths", depths)
     if len(widths) != len(counts) or not widths:
         raise config.refuse("depths", list(counts), f"one number for each of {len(widths)} hidden_sizes")
+    if sum(counts) > MOST_LAYERS:
+        raise config.refuse("depths", list(counts), f"at most {MOST_LAYERS:,} layers together")
     return widths, counts

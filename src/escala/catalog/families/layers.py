@@ -84,8 +84,8 @@ def gated_feed_forward(config: Config, *, has_bias: bool = False) -> FeedForward
 
 
 def plain_feed_forward(config: Config, *, has_bias: bool = True) -> FeedForward:
-    """Two maps with an activation between, four times as wide as the stream when no width is given."""
-    width = config.count("intermediate_size", 4 * config.count("hidden_size"))
+    """Two maps of intermediate_size with an activation between."""
+    width = config.count("intermediate_size")
     return FeedForward(width=width, is_gated=False, has_bias=has_bias)
 
 

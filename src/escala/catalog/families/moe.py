@@ -60,20 +60,29 @@ def gpt_oss(config: Config) -> tuple[Stack, ...]:
     return (decoder(config, [windowed(block, each) for each in windows]),)
 
 
-def deepseek(config: Config) -> tuple[Stack, ...]:
-    """DeepSeek V2 and V3: latent attention; dense layers first, then routed and shared experts.
+def deepseek_v2(config: Config) -> tuple[Stack, ...]:
+    """DeepSeek V2: latent attention; dense layers first, then routed and shared experts."""
+    experts = routed(config, config.count("moe_intermediate_size"), experts=64)
+    return (_deepseek(config, experts, shared=2, dense=0),)
+
+
+def deepseek_v3(config: Config) -> tuple[Stack, ...]:
+    """DeepSeek V3: as V2; its router biases are buffers.
 
     The prediction layers for further tokens (num_nextn_predict_layers) are not built, as in transformers.
     """
+    experts = routed(config, config.count("moe_intermediate_size"), experts=256, top_k=8)
+    return (_deepseek(config, experts, shared=1, dense=3),)
+
+
+def _deepseek(config: Config, experts: Experts, *, shared: int, dense: int) -> Stack:
     attention = latent_attention(config)
-    width = config.count("moe_intermediate_size")
-    shared_width = config.count("n_shared_experts", 1, least=0) * width
-    experts = replace(routed(config, width, experts=256, top_k=8), shared_width=shared_width)
-    dense = Block(name="dense", parts=(attention, gated_feed_forward(config)))
-    sparse = Block(name="experts", parts=(attention, experts))
+    shared_width = config.count("n_shared_experts", shared, least=0) * experts.width
+    first = Block(name="dense", parts=(attention, gated_feed_forward(config)))
+    rest = Block(name="experts", parts=(attention, replace(experts, shared_width=shared_width)))
     layers = config.count("num_hidden_layers")
-    first = min(layers, config.count("first_k_dense_replace", 0, least=0))
-    return (decoder(config, [dense] * first + [sparse] * (layers - first)),)
+    kept_dense = min(layers, config.count("first_k_dense_replace", dense, least=0))
+    return decoder(config, [first] * kept_dense + [rest] * (layers - kept_dense))
 
 
 def latent_attention(config: Config) -> Attention:
@@ -96,7 +105,7 @@ def latent_attention(config: Config) -> Attention:
     )
 
 
-def routed(config: Config, width: int, *, experts: int, top_k: int) -> Experts:
+def routed(config: Config, width: int, *, experts: int, top_k: int | None = None) -> Experts:
     """Routed experts of this width; the arguments are family defaults. At most all can be chosen."""
     count = config.count("num_local_experts", experts)
     chosen = config.count("num_experts_per_tok", top_k)

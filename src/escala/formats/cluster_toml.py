@@ -1,0 +1,394 @@
+"""A user's own cluster.toml (YAML and JSON hold the same keys). Knows the keys, reads; never writes.
+
+name = "our machine"
+accelerator = "h100-sxm"        # or a table that changes one: { base = "h100-sxm", power = "500 W" }
+devices = 64
+devices_per_node = 8            # default: what the accelerator usually has
+                                # or several [[groups]] with these keys and `zone`
+
+[[links]]                       # from the inside out; default: the accelerator's usual ones
+link = "nvlink4"                # a link of the catalog, whose numbers the other keys replace
+domain = 8                      # devices joined; "all" for the last
+
+[[links]]
+bandwidth = "400 Gb/s"          # per device, one direction
+latency = "25 us"               # of one doubling of the ranks
+domain = "all"
+oversubscription = 2.0          # also: name, gather_efficiency, reduce_efficiency, in_network_reduction
+
+[host]                          # memory, pcie (a link or a bandwidth), cores
+[storage]                       # read, write
+[site]                          # country or carbon, operator or pue, node_power_ratio, power_limit,
+                                # rack_power_limit, devices_per_rack, and the price of a device-hour:
+price_usd_per_device_hour = 2.5
+price_date = "2026-11-01"       # a price without a day is refused
+price_source = "our contract"
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from escala.catalog.accelerators import PEAKS, SHARES, accelerator, accelerator_name, node_of
+from escala.catalog.clusters import MOST_DEVICES, cluster_for, cut
+from escala.catalog.links import link, network
+from escala.catalog.loader import CARBON, quantity_of
+from escala.catalog.places import NODE_POWER_RATIO, Price, site
+from escala.errors import InvalidInput, unknown
+from escala.formats.files import read_keys
+from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Link, Site, Storage
+
+SCHEMA: Final = "escala/cluster@1"
+MOST_TEXT: Final = 200
+_GROUP_KEYS: Final = ("accelerator", "devices", "devices_per_node")
+_TOP_KEYS: Final = ("schema", "name", "source", *_GROUP_KEYS, "groups", "links", "host", "storage", "site")
+_LINK_KEYS: Final = (
+    "link",
+    "name",
+    "domain",
+    "bandwidth",
+    "latency",
+    "oversubscription",
+    "gather_efficiency",
+    "reduce_efficiency",
+    "in_network_reduction",
+)
+_SITE_KEYS: Final = (
+    "country",
+    "carbon",
+    "operator",
+    "pue",
+    "node_power_ratio",
+    "power_limit",
+    "rack_power_limit",
+    "devices_per_rack",
+    "price_usd_per_device_hour",
+    "price_date",
+    "price_source",
+)
+# Key of an [accelerator] table -> field and unit.
+_DEVICE_FIELDS: Final = {
+    "memory": ("memory_bytes", "bytes"),
+    "memory_rate": ("memory_bytes_per_s", "bytes_per_s"),
+    "power": ("power_w", "w"),
+    **{peak: (f"{peak}_flop_per_s", "flop_per_s") for peak in PEAKS},
+}
+_EXAMPLES: Final = {
+    "bytes": "80 GiB",
+    "bytes_per_s": "400 Gb/s",
+    "flop_per_s": "989 TFLOP/s",
+    "w": "700 W",
+    "s": "12 us",
+    CARBON: f"174 {CARBON}",
+}
+
+
+def read_cluster(path: str | Path) -> Cluster:
+    """The cluster that a file describes."""
+    file = Path(path)
+    return cluster_from_keys(read_keys(file), str(file))
+
+
+def cluster_from_keys(keys: Mapping[str, object], origin: str = "cluster") -> Cluster:
+    """The cluster that the keys of a file describe; `origin` names the file in messages."""
+    top = _Keys(origin, "", keys)
+    top.allow(_TOP_KEYS)
+    if "schema" in keys and keys["schema"] != SCHEMA:
+        raise top.fail(f"schema is {keys['schema']!r}; this escala reads '{SCHEMA}'")
+    groups = _groups(top)
+    devices = sum(group.devices for group in groups)
+    if devices > MOST_DEVICES:
+        raise top.fail(f"has {devices:,} devices; at most {MOST_DEVICES:,} are allowed")
+    first = groups[0]
+    usual = cluster_for(_base_name(top), devices, devices_per_node=first.devices_per_node)
+    return Cluster(
+        name=top.text("name", Path(origin).stem or "cluster"),
+        groups=groups,
+        links=_links(top, devices) if "links" in keys else usual.links,
+        host=_host(top, usual.host),
+        storage=_storage(top),
+        site=_site(top, usual.site),
+        source=top.text("source", "given by the user"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Checked access to one table; every fault is an InvalidInput that names file, table and key."""
+
+    origin: str
+    place: str
+    table: Mapping[str, object]
+
+    def fail(self, message: str) -> InvalidInput:
+        where = f"{self.place}: " if self.place else ""
+        return InvalidInput(f"{self.origin}: {where}{message}")
+
+    def allow(self, keys: Iterable[str]) -> None:
+        known = tuple(keys)
+        for key in self.table:
+            if key not in known:
+                error = unknown("key", str(key)[:MOST_TEXT], known, f"allowed are {', '.join(known)}")
+                raise self.fail(str(error))
+
+    def inner(self, key: str, keys: Iterable[str]) -> "_Keys":
+        given = self.table.get(key, {})
+        found = _Keys(self.origin, f"[{key}]", _mapping(given, self, key))
+        found.allow(keys)
+        return found
+
+    def several(self, key: str, keys: Iterable[str]) -> list["_Keys"]:
+        given = self.table.get(key)
+        if not isinstance(given, list) or not given:
+            raise self.fail(f"{key} has no entry; write at least one [[{key}]]")
+        found = [
+            _Keys(self.origin, f"[[{key}]] {i}", _mapping(item, self, key)) for i, item in enumerate(given, 1)
+        ]
+        for each in found:
+            each.allow(keys)
+        return found
+
+    def text(self, key: str, default: str | None = None) -> str:
+        given = self.table.get(key, default)
+        if given is None:
+            raise self.fail(f"lacks {key}; add it")
+        if (
+            not isinstance(given, str)
+            or not given.strip()
+            or len(given) > MOST_TEXT
+            or not given.isprintable()
+        ):
+            raise self.fail(f"{key} has to be a text of 1 to {MOST_TEXT} printable characters")
+        return given
+
+    def optional_text(self, key: str) -> str | None:
+        return self.text(key) if key in self.table else None
+
+    def count(self, key: str, default: int | None = None) -> int:
+        given = self.table.get(key, default)
+        if given is None:
+            raise self.fail(f"lacks {key}; give a whole number from 1 to {MOST_DEVICES:,}")
+        if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_DEVICES:
+            raise self.fail(f"{key} is {_shown(given)}; give a whole number from 1 to {MOST_DEVICES:,}")
+        return given
+
+    def number(self, key: str, default: float, allowed: _Range) -> float:
+        given = self.table.get(key, default)
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not isinstance(given, int | float) or not is_number or not allowed.low <= given <= allowed.high:
+            raise self.fail(
+                f"{key} is {_shown(given)}; give a number from {allowed.low:g} to {allowed.high:g}"
+            )
+        return float(given)
+
+    def flag(self, key: str, default: bool) -> bool:
+        given = self.table.get(key, default)
+        if not isinstance(given, bool):
+            raise self.fail(f"{key} is {_shown(given)}; write true or false")
+        return given
+
+    def quantity(self, key: str, unit: str, default: float | None) -> float | None:
+        if key not in self.table:
+            return default
+        given = self.table[key]
+        try:
+            value = quantity_of(given, unit)
+        except (InvalidInput, ValueError):
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise self.fail(
+                f"{key} is {_shown(given)}; give a quantity above zero with its unit,"
+                f" such as '{_EXAMPLES[unit]}'"
+            )
+        return value
+
+
+def _groups(top: _Keys) -> tuple[DeviceGroup, ...]:
+    if "groups" not in top.table:
+        return (_group(top, "main"),)
+    both = [key for key in _GROUP_KEYS if key in top.table]
+    if both:
+        raise top.fail(f"gives {both[0]} both at the top and in [[groups]]; keep one")
+    return tuple(_group(each, each.text("zone", "main")) for each in _group_tables(top))
+
+
+def _group_tables(top: _Keys) -> list[_Keys]:
+    return top.several("groups", (*_GROUP_KEYS, "zone"))
+
+
+def _group(keys: _Keys, zone: str) -> DeviceGroup:
+    device = _device(keys)
+    devices = keys.count("devices")
+    per_node = keys.count("devices_per_node", min(devices, node_of(_device_base(keys)).devices))
+    return DeviceGroup(
+        accelerator=device, devices=devices, devices_per_node=min(devices, per_node), zone=zone
+    )
+
+
+def _device_base(keys: _Keys) -> str:
+    given = keys.table.get("accelerator")
+    table = _device_keys(keys) if isinstance(given, Mapping) else None
+    name = keys.text("accelerator") if table is None else table.text("base")
+    try:
+        return accelerator_name(name)
+    except InvalidInput as error:
+        raise keys.fail(str(error)) from None
+
+
+def _device_keys(keys: _Keys) -> _Keys:
+    return keys.inner("accelerator", ("base", "name", *_DEVICE_FIELDS, *SHARES))
+
+
+def _device(keys: _Keys) -> Accelerator:
+    base = accelerator(_device_base(keys))
+    if not isinstance(keys.table.get("accelerator"), Mapping):
+        return base
+    own = _device_keys(keys)
+    changes: dict[str, Any] = {
+        field: own.quantity(key, unit, None)
+        for key, (field, unit) in _DEVICE_FIELDS.items()
+        if key in own.table
+    }
+    changes |= {key: own.number(key, 1.0, _Range(low=0.01, high=1.0)) for key in SHARES if key in own.table}
+    return replace(base, name=own.text("name", f"{base.name}, changed"), aliases=(), **changes)
+
+
+def _base_name(top: _Keys) -> str:
+    return _device_base(_group_tables(top)[0] if "groups" in top.table else top)
+
+
+def _links(top: _Keys, devices: int) -> tuple[Link, ...]:
+    tables = top.several("links", _LINK_KEYS)
+    found = [_link(keys, i, devices) for i, keys in enumerate(tables, 1)]
+    for keys, inner, outer in zip(tables[1:], found, found[1:], strict=False):
+        if outer.domain_devices <= inner.domain_devices:
+            raise keys.fail(
+                f"domain {outer.domain_devices:,} is not above the {inner.domain_devices:,} of the link"
+                " before; list links from the inside out"
+            )
+    if found[-1].domain_devices < devices:
+        raise tables[-1].fail(
+            f"domain {found[-1].domain_devices:,} leaves some of the {devices:,} devices unreached;"
+            " add a link with domain = 'all'"
+        )
+    return cut(found, devices)
+
+
+def _link(keys: _Keys, position: int, devices: int) -> Link:
+    domain = devices if keys.table.get("domain") == "all" else keys.count("domain")
+    base = _base_link(keys, domain)
+    bytes_per_s = keys.quantity("bandwidth", "bytes_per_s", base.bytes_per_s)
+    latency_s = keys.quantity("latency", "s", base.latency_s)
+    share = _Range(low=0.01, high=2.0)
+    return Link(
+        name=keys.text("name", base.name if "link" in keys.table else f"link {position}"),
+        domain_devices=domain,
+        bytes_per_s=base.bytes_per_s if bytes_per_s is None else bytes_per_s,
+        latency_s=base.latency_s if latency_s is None else latency_s,
+        gather_efficiency=keys.number("gather_efficiency", base.gather_efficiency, share),
+        reduce_efficiency=keys.number("reduce_efficiency", base.reduce_efficiency, share),
+        oversubscription=keys.number("oversubscription", 1.0, _Range(low=1.0, high=1000.0)),
+        reduces_in_network=keys.flag("in_network_reduction", base.reduces_in_network),
+    )
+
+
+def _base_link(keys: _Keys, domain: int) -> Link:
+    if "link" in keys.table:
+        try:
+            return link(keys.text("link"), domain)
+        except InvalidInput as error:
+            raise keys.fail(str(error)) from None
+    if "bandwidth" not in keys.table:
+        raise keys.fail("needs link (a name of the catalog) or bandwidth, such as '400 Gb/s' per device")
+    keys.quantity("bandwidth", "bytes_per_s", None)
+    return network(str(keys.table["bandwidth"]), domain)
+
+
+def _host(top: _Keys, usual: Host) -> Host:
+    keys = top.inner("host", ("memory", "pcie", "cores"))
+    return Host(
+        memory_bytes=keys.quantity("memory", "bytes", usual.memory_bytes),
+        pcie_bytes_per_s=_pcie(keys, usual.pcie_bytes_per_s),
+        cores=keys.count("cores") if "cores" in keys.table else None,
+    )
+
+
+def _pcie(keys: _Keys, usual: float | None) -> float | None:
+    text = keys.optional_text("pcie")
+    if text is None:
+        return usual
+    try:
+        return network(text, 1).bytes_per_s
+    except InvalidInput as error:
+        raise keys.fail(f"pcie: {error}") from None
+
+
+def _storage(top: _Keys) -> Storage:
+    keys = top.inner("storage", ("read", "write"))
+    return Storage(
+        read_bytes_per_s=keys.quantity("read", "bytes_per_s", None),
+        write_bytes_per_s=keys.quantity("write", "bytes_per_s", None),
+    )
+
+
+def _site(top: _Keys, usual: Site) -> Site:
+    keys = top.inner("site", _SITE_KEYS)
+    ratio = _Range(low=1.0, high=5.0)
+    country, carbon = keys.optional_text("country"), keys.quantity("carbon", CARBON, None)
+    try:
+        known = site(country if carbon is None else None, keys.optional_text("operator"), _price(keys))
+    except InvalidInput as error:
+        raise keys.fail(str(error)) from None
+    return replace(
+        known,
+        node_power_ratio=keys.number("node_power_ratio", usual.node_power_ratio or NODE_POWER_RATIO, ratio),
+        pue=keys.number("pue", known.pue, ratio),
+        carbon_kg_per_j=known.carbon_kg_per_j if carbon is None else carbon,
+        country=known.country or country,
+        power_limit_w=keys.quantity("power_limit", "w", None),
+        rack_power_limit_w=keys.quantity("rack_power_limit", "w", None),
+        devices_per_rack=keys.count("devices_per_rack") if "devices_per_rack" in keys.table else None,
+    )
+
+
+def _price(keys: _Keys) -> Price | None:
+    named = [key for key in ("price_date", "price_source") if key in keys.table]
+    if "price_usd_per_device_hour" not in keys.table:
+        if named:
+            raise keys.fail(f"{named[0]} stands without price_usd_per_device_hour; add it or remove both")
+        return None
+    usd = keys.number("price_usd_per_device_hour", 0.0, _Range(low=0.0, high=1e5))
+    if "price_date" not in keys.table:
+        raise keys.fail("price_usd_per_device_hour has no price_date; add the day it was true, '2026-11-30'")
+    return Price(
+        usd_per_device_hour=usd, date=_day(keys), source=keys.text("price_source", "given by the user")
+    )
+
+
+def _day(keys: _Keys) -> str:
+    given = keys.table["price_date"]
+    try:
+        day = given if isinstance(given, date) else date.fromisoformat(str(given))
+    except ValueError:
+        raise keys.fail(f"price_date is {_shown(given)}; write a day such as '2026-11-30'") from None
+    return day.isoformat()[:10]
+
+
+def _mapping(given: object, keys: _Keys, key: str) -> Mapping[str, object]:
+    if not isinstance(given, Mapping):
+        raise keys.fail(f"{key} is {_shown(given)}; it has to be a table with keys")
+    return given
+
+
+def _shown(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 60 else f"{text[:57]}..."
