@@ -25,11 +25,11 @@ HINT: Final = "`escala catalog networks` lists all; a config.json or a TOML desc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkEntry:
-    """What the catalogue says of a network: source, day it was read, hub id, and the published count."""
+    """What the catalogue says of a network: source, hub id, published count, and when it was checked."""
 
     name: str
     source: str
-    read: date
+    checked: date
     parameters: float
     hub: str | None = None
     note: str = ""
@@ -72,7 +72,7 @@ def _file(name: str) -> Traversable:
 @cache
 def _network(name: str) -> Network:
     entry = _entries()[name]
-    return network_from_config(config(name), name, f"{entry.source}; read {entry.read}")
+    return network_from_config(config(name), name, f"{entry.source}; checked {entry.checked}")
 
 
 @cache
