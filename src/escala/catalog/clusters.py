@@ -8,7 +8,7 @@ from typing import Final
 from escala.catalog.accelerators import Level, Node, accelerator, accelerator_name, levels_of, node_of
 from escala.catalog.links import link, link_quantities
 from escala.catalog.links import network as network_link
-from escala.catalog.loader import RATIO, Entry, entries, find
+from escala.catalog.loader import RATIO, Entry, Quantity, entries, find, shown
 from escala.catalog.places import NODE_POWER_RATIO, site
 from escala.errors import InvalidInput, unknown
 from escala.model.cluster import Cluster, DeviceGroup, Host, Link, Storage
@@ -54,7 +54,7 @@ def cluster_name(name: str) -> str:
     found = find(name, cluster_entries())
     if found is None:
         hint = "see `escala catalog clusters`, or write a cluster.toml"
-        raise unknown("cluster", name, cluster_entries(), hint)
+        raise unknown("cluster", shown(name), cluster_entries(), hint)
     return found
 
 
@@ -73,7 +73,7 @@ def cluster(name: str, gpus: int | None = None) -> Cluster:
         name=known if devices == whole else f"{known}, {devices} of {whole} devices",
         groups=(_group(device, devices, entry.count("devices_per_node")),),
         links=_links(levels_of(entry), devices),
-        host=_host(node_of(device), entry),
+        host=_host(node_of(device), entry.optional("host_memory", "bytes")),
         storage=Storage(
             read_bytes_per_s=None if read is None else read.value,
             write_bytes_per_s=None if write is None else write.value,
@@ -111,7 +111,8 @@ def cluster_for(
         name=name or _title(device, devices, per_node),
         groups=(_group(device, devices, per_node),),
         links=_default_links(node, devices, per_node, network),
-        host=_host(node, None),
+        # a node of another size is another machine, whose memory nobody told
+        host=_host(node, node.host_memory if per_node == node.devices else None),
         site=site(node_power_ratio=NODE_POWER_RATIO if ratio is None else ratio.value),
         source=f"default node: {node.title}",
     )
@@ -173,9 +174,7 @@ def _group(device: str, devices: int, per_node: int) -> DeviceGroup:
     )
 
 
-def _host(node: Node, entry: Entry | None) -> Host:
-    own = None if entry is None else entry.optional("host_memory", "bytes")
-    memory = own or node.host_memory
+def _host(node: Node, memory: Quantity | None) -> Host:
     return Host(
         memory_bytes=None if memory is None else memory.value,
         pcie_bytes_per_s=None
