@@ -1,28 +1,28 @@
 """Sourced numbers: accelerators, links, clusters, engines, places. Every value has source, date, condition.
 
-Files are read when first asked for. A name that is not known is an InvalidInput that lists near names.
+Files are read when first asked for; `names(kind)` lists what there is. A name that is not known is
+an InvalidInput that lists near names.
 """
 
-from escala.catalog.accelerators import accelerator, accelerators, node_of
-from escala.catalog.clusters import cluster, cluster_for, clusters
-from escala.catalog.engines import assumptions, engine, engines
-from escala.catalog.links import link, links
-from escala.catalog.places import Price, countries, operators, site
+from escala.catalog.accelerators import accelerator, node_of
+from escala.catalog.clusters import cluster, cluster_for
+from escala.catalog.engines import assumptions, engine
+from escala.catalog.facts import Fact, kinds, lookup, names
+from escala.catalog.links import link
+from escala.catalog.places import Price, site
 
 __all__ = [
+    "Fact",
     "Price",
     "accelerator",
-    "accelerators",
     "assumptions",
     "cluster",
     "cluster_for",
-    "clusters",
-    "countries",
     "engine",
-    "engines",
+    "kinds",
     "link",
-    "links",
+    "lookup",
+    "names",
     "node_of",
-    "operators",
     "site",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from escala.catalog.loader import RATIO, Entry, Quantity, Source, entries, find, plain
+from escala.catalog.loader import RATIO, Entry, Quantity, Source, entries, find, shown
 from escala.errors import unknown
 from escala.model.cluster import Accelerator
 
@@ -95,7 +95,7 @@ def accelerator_name(name: str) -> str:
     found = find(name, accelerator_entries())
     if found is None:
         hint = "see `escala catalog accelerators` for all of them"
-        raise unknown("accelerator", name, [*accelerators(), *_aliases()], hint)
+        raise unknown("accelerator", shown(name), [*accelerators(), *_aliases()], hint)
     return found
 
 
@@ -209,5 +209,4 @@ def _nodes() -> Mapping[str, Entry]:
 
 
 def _aliases() -> list[str]:
-    all_aliases = [alias for entry in accelerator_entries().values() for alias in entry.texts("aliases")]
-    return [alias for alias in all_aliases if plain(alias)]
+    return [alias for entry in accelerator_entries().values() for alias in entry.texts("aliases")]

@@ -12,7 +12,16 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
-from escala.catalog.loader import CatalogError, Source, data_file, data_files, plain, read_toml, sources_of
+from escala.catalog.loader import (
+    CatalogError,
+    Source,
+    data_file,
+    data_files,
+    plain,
+    read_toml,
+    shown,
+    sources_of,
+)
 from escala.errors import unknown
 from escala.model.assumptions import Assumptions
 from escala.model.engine import Engine, EngineMemory, EngineTime
@@ -61,14 +70,17 @@ def engine(name: str) -> Engine:
 
 def engine_name(name: str) -> str:
     """The catalog's name for an engine."""
-    names = {
-        plain(each): known
-        for known in engines()
-        for each in (known, *_engine_table(known).get("aliases", ()))
-    }
-    if plain(name) not in names:
-        raise unknown("engine", name, engines(), f"the catalog has {', '.join(engines()) or 'none'}")
-    return names[plain(name)]
+    found = find_engine(name)
+    if found is None:
+        raise unknown("engine", shown(name), engines(), f"the catalog has {', '.join(engines()) or 'none'}")
+    return found
+
+
+def find_engine(name: str) -> str | None:
+    """The engine that a name or alias means; None when there is none."""
+    aliases = {known: _engine_table(known).get("aliases", ()) for known in engines()}
+    names = {plain(each): known for known in aliases for each in (known, *aliases[known])}
+    return names.get(plain(name))
 
 
 def engine_settings(name: str) -> Mapping[str, Mapping[str, Setting]]:
@@ -77,8 +89,8 @@ def engine_settings(name: str) -> Mapping[str, Mapping[str, Setting]]:
     file, table = f"{known}.toml", _engine_table(known)
     sources = sources_of(file, table.get("sources", {}))
     return {
-        "time": _settings(EngineTime, file, "time", table["time"], sources),
-        "memory": _settings(EngineMemory, file, "memory", table["memory"], sources),
+        "time": settings_of(EngineTime, file, "time", table["time"], sources),
+        "memory": settings_of(EngineMemory, file, "memory", table["memory"], sources),
     }
 
 
@@ -93,7 +105,7 @@ def assumption_settings() -> Mapping[str, Setting]:
     table = dict(_read("assumptions"))
     sources = sources_of("assumptions.toml", table.pop("sources", {}))
     table.pop("schema", None)
-    return _settings(Assumptions, "assumptions.toml", "top", table, sources)
+    return settings_of(Assumptions, "assumptions.toml", "top", table, sources)
 
 
 @cache
@@ -113,17 +125,19 @@ def _engine_table(name: str) -> Mapping[str, Any]:
     return table
 
 
-def _settings(
+def settings_of(
     record: type[Any], file: str, where: str, table: Mapping[str, Any], sources: Mapping[str, Source]
 ) -> dict[str, Setting]:
+    """The numbers of one table of a file, one for each field of `record`."""
     hints = get_type_hints(record)
     surplus, missing = sorted(set(table) - set(hints)), sorted(set(hints) - set(table))
     if surplus or missing:
         raise CatalogError(f"{file}: [{where}] has unknown keys {surplus} and lacks {missing}")
-    return {name: _setting(f"{file}: {where}.{name}", table[name], hints[name], sources) for name in hints}
+    return {name: setting_of(f"{file}: {where}.{name}", table[name], hints[name], sources) for name in hints}
 
 
-def _setting(where: str, given: Any, wanted: Any, sources: Mapping[str, Source]) -> Setting:
+def setting_of(where: str, given: Any, wanted: Any, sources: Mapping[str, Source]) -> Setting:
+    """One number of a file, in the type that its field has."""
     if not isinstance(given, dict) or not {"value", "source", "kind"} <= set(given) <= _SETTING_KEYS:
         raise CatalogError(f"{where} needs value, source and kind, and may have only {sorted(_SETTING_KEYS)}")
     if given["kind"] not in KINDS:

@@ -1,11 +1,12 @@
 """Links by name, or from a bandwidth such as "400 Gb/s". Knows no cluster: the caller says whom they join."""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
 from escala import units
-from escala.catalog.loader import RATIO, Entry, Quantity, entries, find
+from escala.catalog.loader import RATIO, Entry, Quantity, entries, find, shown
 from escala.errors import InvalidInput, unknown
 from escala.model.cluster import Link
 
@@ -41,7 +42,7 @@ def link_name(name: str) -> str:
     """The catalog's name for a link, from any of its names."""
     found = find(name, link_entries())
     if found is None:
-        raise unknown("link", name, link_entries(), HINT)
+        raise unknown("link", shown(name), link_entries(), HINT)
     return found
 
 
@@ -75,9 +76,9 @@ def network(text: str, domain_devices: int) -> Link:
     if known is not None:
         return link(known, domain_devices)
     if not text.strip()[:1].isdigit():
-        raise unknown("network", text, link_entries(), HINT)
+        raise unknown("network", shown(text), link_entries(), HINT)
     bytes_per_s = units.parse(text, "bytes_per_s")
-    if bytes_per_s <= 0:
+    if not 0 < bytes_per_s < math.inf:
         raise InvalidInput(f"network '{text}' is not above zero; write for example '400 Gb/s' per device")
     base = link("roce-400g" if bytes_per_s >= _RDMA_BYTES_PER_S else "eth-25g", domain_devices)
     return Link(

@@ -26,6 +26,7 @@ KINDS: Final = {
     "read": "read in the software's source or documents",
     "traced": "traced in a run",
     "physics": "follows from what the software does",
+    "second-hand": "read in a text that quotes the source",
     "recalled": "recalled from the vendor sheet, not re-read",
     "assumption": "assumption",
 }
@@ -33,6 +34,7 @@ CARBON: Final = "gCO2e/kWh"
 RATIO: Final = "ratio"
 # Date of a source that is one document a device: the entry's `released` takes its place.
 RELEASE: Final = "release year"
+MOST_SHOWN: Final = 60
 _NUMBER_KEYS: Final = {"value", "source", "date", "condition", "kind", "low", "high", "also", "formula"}
 _SOURCE_KEYS: Final = {"title", "publisher", "date", "read", "url"}
 
@@ -229,6 +231,12 @@ def sources_of(file: str, tables: Mapping[str, Any]) -> dict[str, Source]:
 def plain(name: str) -> str:
     """A name without case and punctuation: "H100-SXM 80GB" and "h100_sxm_80gb" are the same."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def shown(name: str) -> str:
+    """A given name as one short line for a message."""
+    line = "".join(letter if letter.isprintable() else " " for letter in name)
+    return line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}..."
 
 
 def find(name: str, known: Mapping[str, Entry]) -> str | None:

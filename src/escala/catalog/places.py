@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from escala.catalog.loader import CARBON, RATIO, Entry, Quantity, entries, find
+from escala.catalog.loader import CARBON, RATIO, Entry, Quantity, entries, find, shown
 from escala.errors import unknown
 from escala.model.cluster import Site
 
@@ -51,7 +51,9 @@ def country_code(country: str) -> str:
     found = find(country, grid_entries())
     if found is None:
         names = [entry.text("name") for entry in grid_entries().values()]
-        raise unknown("country", country, [*names, *countries()], f"known are {', '.join(countries())}")
+        raise unknown(
+            "country", shown(country), [*names, *countries()], f"known are {', '.join(countries())}"
+        )
     return found
 
 
@@ -64,7 +66,7 @@ def operator_pue(operator: str) -> Quantity:
     """PUE of an operator's sites."""
     found = find(operator, pue_entries())
     if found is None:
-        raise unknown("operator", operator, pue_entries(), f"known are {', '.join(operators())}")
+        raise unknown("operator", shown(operator), pue_entries(), f"known are {', '.join(operators())}")
     return pue_entries()[found].quantity("pue", RATIO)
 
 
