@@ -35,7 +35,7 @@ from typing import Any, Final
 from escala.catalog.accelerators import PEAKS, SHARES, accelerator, accelerator_name, node_of
 from escala.catalog.clusters import MOST_DEVICES, cluster_for, cut
 from escala.catalog.links import link, network
-from escala.catalog.loader import CARBON, quantity_of
+from escala.catalog.loader import CARBON, quantity_of, shown
 from escala.catalog.places import NODE_POWER_RATIO, Price, site
 from escala.errors import InvalidInput, unknown
 from escala.formats.files import read_keys
@@ -137,7 +137,7 @@ class _Keys:
         known = tuple(keys)
         for key in self.table:
             if key not in known:
-                error = unknown("key", str(key)[:MOST_TEXT], known, f"allowed are {', '.join(known)}")
+                error = unknown("key", shown(str(key)), known, f"allowed are {', '.join(known)}")
                 raise self.fail(str(error))
 
     def inner(self, key: str, keys: Iterable[str]) -> "_Keys":
@@ -344,8 +344,9 @@ def _site(top: _Keys, usual: Site) -> Site:
     keys = top.inner("site", _SITE_KEYS)
     ratio = _Range(low=1.0, high=5.0)
     country, carbon = keys.optional_text("country"), keys.quantity("carbon", CARBON, None)
+    operator, price = keys.optional_text("operator"), _price(keys)
     try:
-        known = site(country if carbon is None else None, keys.optional_text("operator"), _price(keys))
+        known = site(country if carbon is None else None, operator, price)
     except InvalidInput as error:
         raise keys.fail(str(error)) from None
     return replace(
@@ -377,7 +378,9 @@ def _price(keys: _Keys) -> Price | None:
 def _day(keys: _Keys) -> str:
     given = keys.table["price_date"]
     try:
-        day = given if isinstance(given, date) else date.fromisoformat(str(given))
+        day = (
+            given if isinstance(given, date) else date.fromisoformat(given if isinstance(given, str) else "")
+        )
     except ValueError:
         raise keys.fail(f"price_date is {_shown(given)}; write a day such as '2026-11-30'") from None
     return day.isoformat()[:10]
