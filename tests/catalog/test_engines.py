@@ -1,0 +1,80 @@
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from escala.catalog.engines import (
+    assumption_settings,
+    assumptions,
+    engine,
+    engine_settings,
+    engines,
+    setting_of,
+    settings_of,
+)
+from escala.catalog.loader import CatalogError
+from escala.errors import InvalidInput
+from escala.model.assumptions import Assumptions
+from escala.model.engine import AttentionKernel, EngineTime
+
+
+def given(value: object, **more: object) -> dict[str, Any]:
+    return {"value": value, "source": "a paper", "kind": "fit", **more}
+
+
+def test_a_number_keeps_range_and_source():
+    found = setting_of("file", given(1, low=0.5, high=2.0), float, {})
+
+    assert (found.value, found.low, found.high, found.source.title) == (1.0, 0.5, 2.0, "a paper")
+
+
+def test_words_and_switches_become_their_types():
+    assert setting_of("file", given("flash2"), AttentionKernel, {}).value is AttentionKernel.FLASH2
+    assert setting_of("file", given(True), bool, {}).value is True
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted"),
+    [
+        ({"value": 1.0, "source": "a paper"}, float),
+        (given(1.0, colour="red"), float),
+        (given(1.0) | {"kind": "guess"}, float),
+        (given("1"), float),
+        (given(True), float),
+        (given(1), bool),
+        (given("flash9"), AttentionKernel),
+        (given(3.0, low=0.5, high=2.0), float),
+        (1.0, float),
+    ],
+)
+def test_a_faulty_number_names_its_file(table: object, wanted: type):
+    with pytest.raises(CatalogError, match=r"engine\.toml"):
+        setting_of("engine.toml: time.x", table, wanted, {})
+
+
+def test_missing_and_unknown_keys_name_the_file():
+    with pytest.raises(
+        CatalogError, match=r"a.toml: \[time\] has unknown keys \['x'\] and lacks \['attention"
+    ):
+        settings_of(EngineTime, "a.toml", "time", {"x": given(1.0)}, {})
+
+
+def test_an_unknown_engine_lists_what_there_is():
+    with pytest.raises(InvalidInput, match="unknown engine 'megatrn'"):
+        engine("megatrn")
+
+
+@pytest.mark.parametrize("name", engines())
+def test_every_engine_loads_with_sources(name: str):
+    settings = [setting for table in engine_settings(name).values() for setting in table.values()]
+
+    assert engine(name).name == name
+    assert all(setting.source.title for setting in settings)
+
+
+def test_assumptions_load_with_sources():
+    if not engines():
+        pytest.skip("the engines and assumptions are not written yet")
+
+    assert isinstance(assumptions(), Assumptions)
+    assert set(assumption_settings()) == {field.name for field in fields(Assumptions)}

@@ -1,0 +1,85 @@
+import subprocess
+import sys
+
+import pytest
+
+from escala.catalog import kinds, lookup, names
+from escala.errors import InvalidInput
+
+NUMBERS = ("accelerators", "links", "clusters", "grid", "pue")
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_every_entry_has_facts_and_every_number_a_source(kind: str):
+    facts = [fact for name in names(kind) for fact in lookup(f"{kind}/{name}")]
+    unsourced = [fact for fact in facts if isinstance(fact.value, float) and not (fact.source and fact.date)]
+
+    assert facts
+    assert unsourced == []
+
+
+@pytest.mark.parametrize("kind", ["accelerators", "links", "grid", "pue"])
+def test_every_number_says_how_far_to_trust_it(kind: str):
+    facts = [fact for name in names(kind) for fact in lookup(f"{kind}/{name}")]
+
+    assert all(fact.trust for fact in facts if isinstance(fact.value, float))
+
+
+def test_a_fact_shows_value_text_source_date_and_condition():
+    fact = next(fact for fact in lookup("H100") if fact.name == "bf16")
+
+    assert (fact.value, fact.text, fact.date, fact.condition) == (989e12, "989 TFLOP/s", "2026-08", "dense")
+    assert "Machine Learning Engineering" in fact.source
+
+
+def test_disagreeing_values_are_shown():
+    fact = next(fact for fact in lookup("h100-sxm") if fact.name == "gemm_efficiency")
+
+    assert next((other.text, other.source) for other in fact.also) == (
+        "0.74",
+        "AIConfigurator, measured GEMM tables",
+    )
+
+
+def test_recalled_and_assumed_numbers_say_so():
+    trust = {fact.name: fact.trust for fact in lookup("rtx-5090")}
+
+    assert trust["fp16"] == "recalled from the vendor sheet, not re-read"
+    assert trust["memory"] == "assumption"
+
+
+@pytest.mark.parametrize("name", ["h100", "nvlink4", "meta-24k-roce", "ES", "Azure"])
+def test_names_of_all_kinds_are_found(name: str):
+    assert lookup(name)
+
+
+def test_an_unknown_name_suggests_near_ones():
+    with pytest.raises(InvalidInput, match="did you mean rtx-4090"):
+        lookup("rtx-4O90")
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(InvalidInput, match="unknown kind 'gpus'"):
+        names("gpus")
+
+
+def test_kinds():
+    assert kinds() == (
+        "accelerators",
+        "links",
+        "clusters",
+        "networks",
+        "engines",
+        "assumptions",
+        "grid",
+        "pue",
+    )
+
+
+def test_importing_the_catalog_reads_no_file():
+    script = (
+        "import sys, escala.catalog.loader as loader; loader.read_toml = lambda file: sys.exit(3);"
+        "import escala.catalog"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
