@@ -5,6 +5,7 @@ input, an eager one fp32 copies as well). Checked byte by byte against traces of
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from escala.model.network import Attention, AttentionKind, Block, Convolution, E
 from escala.model.plan import Compile, Plans, Precision
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
+
+
+KEPT_COLUMNS: Final = ("zero", "tp", "sp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,18 +5,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from escala.model.activations import Kept, kept
+from escala.model.activations import KEPT_COLUMNS, Kept, kept
 from escala.model.columns import F64, I64, distinct
 from escala.model.energy import Footprint, footprint
 from escala.model.flops import hardware_flop, model_flop, reference_peak_flop_per_s, utilisation
 from escala.model.layers import LAYER_COLUMNS, LayerTime, layer_time, layer_wires
-from escala.model.memory import Memory, Verdict, memory
+from escala.model.memory import STATE_COLUMNS, Memory, Verdict, memory, state_need_bytes
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
 from escala.model.shards import shards
-from escala.model.stages import kinds, slots
-from escala.model.steptime import StepTime, step_time
+from escala.model.stages import kinds, mean_slots, slots
+from escala.model.steptime import StepTime, embedding_s, head_s, step_time
 
 
 Columns = TypeVar("Columns", LayerTime, Kept)
@@ -44,9 +44,8 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
     """Memory, step time, energy and reject bits of every plan (rows need not be feasible)."""
     pairs = slots(problem.workload.network, plans)
     parts = shards(problem.workload, plans, pairs)
-    times, keeps = _layers(problem, plans)
-    space = memory(problem, plans, pairs, parts, keeps)
-    time = step_time(problem, plans, pairs, parts, times)
+    space = memory(problem, plans, pairs, parts, kept_layers(problem, plans))
+    time = step_time(problem, plans, pairs, parts, timed_layers(problem, plans))
     step_s = time.step_s
     peak, devices = reference_peak_flop_per_s(problem), plans.devices.astype(np.float64)
     too_big = np.where(space.verdict == Verdict.DOES_NOT_FIT, int(Reject.MEMORY), 0)
@@ -62,15 +61,45 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
     )
 
 
-def _layers(problem: Problem, plans: Plans) -> tuple[list[LayerTime], list[Kept]]:
-    """Cost of every kind of layer, computed once per distinct row of the columns that matter to a layer."""
+def memory_of(problem: Problem, plans: Plans) -> Memory:
+    """Memory alone: what the search looks at first."""
+    pairs = slots(problem.workload.network, plans)
+    parts = shards(problem.workload, plans, pairs)
+    return memory(problem, plans, pairs, parts, kept_layers(problem, plans))
+
+
+def least_bytes(problem: Problem, plans: Plans) -> F64:
+    """Memory that every way to run a layout needs at least: its states on the average pipeline rank, with slack."""
+    first, group = distinct([getattr(plans, name) for name in STATE_COLUMNS])
+    few = plans.take(first)
+    pairs = mean_slots(problem.workload.network, few)
+    parts = shards(problem.workload, few, pairs)
+    return state_need_bytes(problem, few, pairs, parts)[group]
+
+
+def least_s(problem: Problem, plans: Plans) -> F64:
+    """Seconds that every pipeline and sharding of a cell needs at least: the average rank's layers and ends."""
+    each = timed_layers(problem, plans)
+    pairs = mean_slots(problem.workload.network, plans)
+    ends_s = (head_s(problem, plans) + embedding_s(problem, plans)) / plans.pp
+    layers_s = sum(pairs.counts[:, k] * (t.forward_s + t.backward_s) for k, t in enumerate(each))
+    return np.asarray((layers_s + ends_s) * plans.micro_batches, np.float64)
+
+
+def timed_layers(problem: Problem, plans: Plans) -> list[LayerTime]:
+    """Seconds of every kind of layer, computed once per distinct row of the columns that matter to a layer."""
     first, group = distinct([getattr(plans, name) for name in LAYER_COLUMNS])
     few = plans.take(first)
     wires = layer_wires(problem, few)
     every = kinds(problem.workload.network)
-    times = [layer_time(problem, few, stack, block, wires) for stack, block in every]
-    keeps = [kept(problem, few, stack, block) for stack, block in every]
-    return [_spread(time, group) for time in times], [_spread(keep, group) for keep in keeps]
+    return [_spread(layer_time(problem, few, stack, block, wires), group) for stack, block in every]
+
+
+def kept_layers(problem: Problem, plans: Plans) -> list[Kept]:
+    """Activations of every kind of layer, computed once per distinct row of the columns that matter to them."""
+    first, group = distinct([getattr(plans, name) for name in KEPT_COLUMNS])
+    few = plans.take(first)
+    return [_spread(kept(problem, few, *kind), group) for kind in kinds(problem.workload.network)]
 
 
 def _spread(columns: Columns, group: I64) -> Columns:

@@ -21,7 +21,6 @@ from escala.model.problem import Problem
 
 LAYER_COLUMNS: Final = (
     "dp",
-    "zero",
     "tp",
     "sp",
     "pp",

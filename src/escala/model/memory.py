@@ -76,7 +76,27 @@ class Memory:
     verdict: I64
 
 
-STATE_KINDS: Final = ("weights_bytes", "gradients_bytes", "optimizer_bytes")
+STATE_COLUMNS: Final = (
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "etp",
+    "zero",
+    "reshard",
+    "shard",
+    "precision",
+    "offload_optimizer",
+    "micro_batches",
+)
+
+
+def state_need_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Weights, gradients and optimizer state of one pair a plan, with slack and reserve. Shape (n,)."""
+    states = _states(problem, plans, pairs, parts)
+    total = states["weights_bytes"] + states["gradients_bytes"] + states["optimizer_bytes"]
+    return total * (1 + problem.engine.memory.static_slack) + problem.assumptions.reserve_bytes
 
 
 def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> Memory:

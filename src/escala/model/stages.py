@@ -111,6 +111,23 @@ def slots(network: Network, plans: Plans) -> Slots:
     )
 
 
+def mean_slots(network: Network, plans: Plans) -> Slots:
+    """One pair a plan: the average rank, with 1/pp of all layers and ends. No rank's maximum is below it."""
+    count = len(kinds(network))
+    totals = np.bincount(np.array(layer_kinds(network), np.int64), minlength=count).astype(np.float64)
+    share = 1.0 / plans.pp
+    rows = np.arange(len(plans))
+    return Slots(
+        row=rows,
+        first=rows,
+        counts=share[:, None] * totals[None, :],
+        has_embedding=share,
+        has_head=share,
+        rank=np.zeros(len(plans)),
+        alike=plans.pp.astype(np.float64),
+    )
+
+
 def stage_layers(network: Network, plans: Plans, row: int) -> list[int]:
     """Layers of each stage (pp x virtual, in order) of one plan."""
     custom = int(plans.stage_split[row])

@@ -1,0 +1,355 @@
+"""The best plans of a stated space, exactly: best-first, with bounds that never drop a plan that would be shown.
+
+Cells (degrees, micro-batch, SP, mesh order) have a lower bound on time, layouts a lower bound on memory.
+Cells are taken by rising bound; the search stops when no remaining cell can enter the ranking, the set near
+the best, or the best of a family. What cannot pay off is not tried: plain recompute is better when nothing
+needs recomputing, the fewest recomputed layers that fit are the fastest, compile and fused loss never cost
+time or memory in the model (their plainer twins are tried for the plans that are shown).
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from escala.model.columns import F64, I64
+from escala.model.estimate import Estimate, estimate, least_bytes, least_s, memory_of
+from escala.model.memory import Verdict
+from escala.model.plan import Plan, Plans, Recompute, concatenate
+from escala.model.problem import Problem
+from escala.planning.simplicity import FAMILIES, complexity, family_masks
+from escala.planning.space import CELL, Group, SpaceLimits, cells, expand, fill, finish_choices, groups, size
+
+CHUNK_ROWS: Final = 16384
+STYLE: Final = (
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "etp",
+    "zero",
+    "reshard",
+    "shard",
+    "placement",
+    "schedule",
+    "recompute",
+    "split",
+    "sp",
+)
+LAYOUT: Final = STYLE[:9]
+
+
+class Objective(StrEnum):
+    """What the ranking minimises."""
+
+    TIME = "time"
+    COST = "cost"
+    ENERGY = "energy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Result of a search: counts, the ranking, the recommendation, and the best of every family.
+
+    `ranking` has the best plan of each layout, best first; `recommended` the simplest within `tolerance` of
+    the best. `families` maps a family to the row of `shown` that is its best, or None when it has no plan that
+    fits; `shown` is one Estimate of all those plans. `is_risky` says that nothing fits with a margin.
+    """
+
+    considered: int
+    estimated: int
+    feasible: int
+    search_s: float
+    rejected: dict[str, int]
+    tolerance: float
+    objective: Objective
+    ranking: Estimate | None
+    recommended: int | None
+    complexity: I64
+    families: dict[str, Plan | None]
+    is_risky: bool
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Best value and plan by style, and by family; grows while the search runs."""
+
+    top: int
+    slack: float
+    styles: dict[tuple[int, ...], tuple[float, Plan]] = field(default_factory=dict)
+    layouts: dict[tuple[int, ...], float] = field(default_factory=dict)
+    families: dict[str, tuple[float, Plan]] = field(default_factory=dict)
+    best: float = np.inf
+    last: float = np.inf
+
+    def bound(self) -> float:
+        """Value above which a plan can enter neither the ranking nor the set near the best."""
+        return max(self.best * self.slack, self.last)
+
+    def add(self, plans: Plans, values: F64) -> None:
+        """Take what improves a style within the bound or a family."""
+        for name, mask in family_masks(plans).items():
+            rows = np.flatnonzero(mask)
+            if len(rows):
+                row = int(rows[np.argmin(values[rows])])
+                if values[row] < self.families.get(name, (np.inf, None))[0]:
+                    self.families[name] = (float(values[row]), plans[row])
+        self.best = min(self.best, float(values.min(initial=np.inf)))
+        keys = np.column_stack([getattr(plans, name) for name in STYLE])
+        order = np.argsort(values, kind="stable")
+        order = order[values[order] <= self.bound()]
+        for row in order[_first_of_each(keys[order])]:
+            self._take(tuple(keys[row].tolist()), float(values[row]), plans, int(row))
+        self._trim()
+
+    def _take(self, key: tuple[int, ...], value: float, plans: Plans, row: int) -> None:
+        if value < self.styles.get(key, (np.inf, None))[0]:
+            self.styles[key] = (value, plans[row])
+            layout = key[: len(LAYOUT)]
+            self.layouts[layout] = min(value, self.layouts.get(layout, np.inf))
+
+    def _trim(self) -> None:
+        values = sorted(self.layouts.values())
+        self.last = values[self.top - 1] if len(values) >= self.top else np.inf
+        limit = self.bound()
+        self.styles = {key: kept for key, kept in self.styles.items() if kept[0] <= limit}
+
+
+def _first_of_each(keys: I64) -> I64:
+    """Row of the first occurrence of every distinct key, in order of occurrence."""
+    if not len(keys):
+        return np.empty(0, np.int64)
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return np.sort(first)
+
+
+def search(
+    problem: Problem,
+    limits: SpaceLimits | None = None,
+    *,
+    objective: Objective = Objective.TIME,
+    top: int = 10,
+    tolerance: float = 0.05,
+) -> Found:
+    """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits."""
+    narrowed = limits or SpaceLimits()
+    for accepted in (Verdict.FITS, Verdict.RISKY):
+        found = _Search(problem, narrowed, objective, top, tolerance, accepted).run()
+        if found.ranking is not None:
+            break
+    return found
+
+
+class _Search:
+    """One pass over the space with one idea of what fits."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        limits: SpaceLimits,
+        objective: Objective,
+        top: int,
+        tolerance: float,
+        accepted: Verdict,
+    ) -> None:
+        self.problem, self.limits, self.objective = problem, limits, objective
+        self.accepted, self.tolerance = accepted, tolerance
+        self.pool = _Pool(top=top, slack=1.0 + tolerance)
+        self.rejected = {"does not fit": 0, "slower than those shown, by a bound": 0}
+        self.estimated = self.feasible = 0
+
+    def run(self) -> Found:
+        """Groups by rising bound, cells inside the bound, rows in chunks."""
+        start = time.perf_counter()
+        every = groups(self.problem, self.limits)
+        waiting: list[dict[str, np.ndarray]] = []
+        rows = 0
+        for bound, group, chosen in self._ordered(every):
+            kept = chosen[self._matters(chosen, bound)]
+            self.rejected["slower than those shown, by a bound"] += self._skipped(group, chosen, kept)
+            if len(kept):
+                waiting.append(expand(group, kept))
+                rows += len(waiting[-1]["dp"])
+            if rows >= CHUNK_ROWS:
+                self._evaluate(waiting)
+                waiting, rows = [], 0
+        if waiting:
+            self._evaluate(waiting)
+        return self._found(size(self.problem, self.limits, every), time.perf_counter() - start)
+
+    def _ordered(self, every: list[Group]) -> Iterable[tuple[F64, Group, np.ndarray]]:
+        """Groups with the lower bounds of their cells, the most promising group first."""
+        tables = [cells(group) for group in every]
+        if not tables:
+            return []
+        bounds = self._bounds(np.concatenate(tables))
+        ends = np.cumsum([len(table) for table in tables])[:-1]
+        split = np.split(bounds, ends)
+        order = np.argsort([bound.min(initial=np.inf) for bound in split], kind="stable")
+        return [(split[i], every[i], tables[i]) for i in order]
+
+    def _bounds(self, table: np.ndarray) -> F64:
+        compiled, fused = self._finish()
+        parts = []
+        for begin in range(0, len(table), CHUNK_ROWS):
+            rows = table[begin : begin + CHUNK_ROWS]
+            columns = dict(zip(CELL, rows.T, strict=True))
+            plans = fill({**columns, **self._finished(len(rows), compiled, fused)}, len(rows), self.limits.precision)
+            parts.append(least_s(self.problem, plans))
+        return np.concatenate(parts) * self._least_per_second()
+
+    def _least_per_second(self) -> float:
+        """Least value of the objective for each second: 1 for time, the idle power of all devices for energy."""
+        if self.objective is not Objective.ENERGY:
+            return 1.0
+        site, chip = self.problem.cluster.site, self.problem.accelerator
+        idle_w = (chip.power_w or 0.0) * self.problem.assumptions.power_idle_share
+        return idle_w * self.problem.cluster.devices * site.node_power_ratio * site.pue
+
+    def _matters(self, chosen: np.ndarray, bound: F64) -> np.ndarray:
+        """Cells that may still enter the ranking or become the best of a family."""
+        matters = bound <= self.pool.bound()
+        column = {name: chosen[:, CELL.index(name)] for name in ("tp", "pp", "cp", "ep")}
+        pure = np.ones(len(chosen), np.bool_)
+        for name, values in column.items():
+            best = self.pool.families.get(name, (np.inf, None))[0]
+            matters |= (values > 1) & (bound <= best)
+            pure &= values == 1
+        return matters | pure
+
+    def _skipped(self, group: Group, chosen: np.ndarray, kept: np.ndarray) -> int:
+        return group.ways * (len(chosen) - len(kept)) // max(len(chosen), 1)
+
+    def _finish(self) -> tuple[int, int]:
+        modes, losses = finish_choices(self.problem, self.limits)
+        return max(modes, default=0), max(losses, default=0)
+
+    def _finished(self, rows: int, compiled: int, fused: int) -> dict[str, np.ndarray]:
+        return {"compile": np.full(rows, compiled, np.int64), "fused_loss": np.full(rows, fused, np.int64)}
+
+    def _evaluate(self, waiting: list[dict[str, np.ndarray]]) -> None:
+        columns = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
+        rows = len(columns["dp"])
+        plans = fill({**columns, **self._finished(rows, *self._finish())}, rows, self.limits.precision)
+        capacity = self.problem.accelerator.memory_bytes * self.problem.assumptions.full_share
+        possible = least_bytes(self.problem, plans) <= capacity
+        self.rejected["does not fit"] += int((~possible).sum())
+        plans = plans.take(possible)
+        for begin in range(0, len(plans), CHUNK_ROWS):
+            self._rank(plans.take(slice(begin, begin + CHUNK_ROWS)))
+
+    def _rank(self, plans: Plans) -> None:
+        fitting = [part for part in self._fitting(plans) if len(part)]
+        if not fitting:
+            return
+        those = concatenate(fitting)
+        self.feasible += len(those)
+        self.estimated += len(those)
+        result = estimate(self.problem, those)
+        self.pool.add(those, self._values(result))
+
+    def _values(self, result: Estimate) -> F64:
+        if self.objective is Objective.ENERGY and result.footprint.energy_j is not None:
+            return result.footprint.energy_j
+        return result.step_s
+
+    def _fitting(self, plans: Plans) -> list[Plans]:
+        """Plans that fit: as they are, selectively recomputed, or with the fewest recomputed layers."""
+        allowed = {mode for mode in Recompute if self.limits.keep("recompute", (int(mode),))}
+        found: list[Plans] = []
+        rest = plans
+        if Recompute.NONE in allowed:
+            fits = self._fits(plans)
+            found, rest = [plans.take(fits)], plans.take(~fits)
+        if not len(rest):
+            return found
+        before = len(rest)
+        selective = recomputed(rest, Recompute.SELECTIVE)
+        if Recompute.SELECTIVE in allowed and "selective" not in self.problem.engine.lacks:
+            found.append(selective.take(self._fits(selective)))
+        full = recomputed(rest, Recompute.FULL)
+        fits = self._fits(full)
+        self.rejected["does not fit"] += before - int(fits.sum())
+        if Recompute.FULL in allowed:
+            found.append(full.take(fits))
+        if Recompute.FIRST_LAYERS in allowed and "first-layers" not in self.problem.engine.lacks:
+            found.append(self._fewest_layers(rest.take(fits)))
+        return found
+
+    def _fits(self, plans: Plans) -> np.ndarray:
+        if not len(plans):
+            return np.zeros(0, np.bool_)
+        return memory_of(self.problem, plans).verdict <= self.accepted
+
+    def _fewest_layers(self, plans: Plans) -> Plans:
+        """Plans with the fewest recomputed layers that fit, fewer than all; by bisection, memory falls with each."""
+        layers = self.problem.workload.network.layers
+        high = -(-layers // plans.pp)
+        low = np.zeros(len(plans), np.int64)
+        while len(plans) and int((high - low).max()) > 1:
+            middle = np.maximum((low + high) // 2, 1)
+            fits = self._fits(recomputed(plans, Recompute.FIRST_LAYERS, middle))
+            high, low = np.where(fits, middle, high), np.where(fits, low, middle)
+        some = recomputed(plans, Recompute.FIRST_LAYERS, high)
+        return some.take(high < -(-layers // plans.pp))
+
+    def _found(self, considered: int, search_s: float) -> Found:
+        result, recommended, points = self._ranking()
+        return Found(
+            considered=considered,
+            estimated=self.estimated,
+            feasible=self.feasible,
+            search_s=search_s,
+            rejected={reason: count for reason, count in self.rejected.items() if count},
+            tolerance=self.tolerance,
+            objective=self.objective,
+            ranking=result,
+            recommended=recommended,
+            complexity=points,
+            families={f.name: self.pool.families.get(f.name, (0.0, None))[1] for f in FAMILIES},
+            is_risky=self.accepted is Verdict.RISKY,
+        )
+
+    def _ranking(self) -> tuple[Estimate | None, int | None, I64]:
+        """The best plan of each layout, the simplest near the best, both with their plainest equal twins."""
+        if not self.pool.styles:
+            return None, None, np.empty(0, np.int64)
+        known = Plans.of([plan for _, plan in self.pool.styles.values()])
+        twins = self._twins(known)
+        result = estimate(self.problem, twins)
+        values, points = self._values(result), complexity(twins)
+        usable = np.flatnonzero(result.memory.verdict <= self.accepted)
+        near = usable[values[usable] <= values[usable].min() * (1 + self.tolerance)]
+        choice = int(near[np.lexsort((values[near], points[near]))[0]])
+        order = usable[np.lexsort((points[usable], values[usable]))]
+        layouts = np.column_stack([getattr(twins, name) for name in LAYOUT])
+        rows = order[_first_of_each(layouts[order])][: self.pool.top]
+        rows = rows if choice in rows else np.append(rows[: self.pool.top - 1], choice)
+        rows = rows[np.argsort(values[rows], kind="stable")]
+        return estimate(self.problem, twins.take(rows)), int(np.flatnonzero(rows == choice)[0]), points[rows]
+
+    def _twins(self, plans: Plans) -> Plans:
+        modes, losses = finish_choices(self.problem, self.limits)
+        copies = []
+        for compiled in modes:
+            for fused in losses:
+                values = {name: getattr(plans, name) for name in _COLUMN_NAMES}
+                values.update(self._finished(len(plans), compiled, fused))
+                copies.append(Plans(**values, splits=plans.splits))
+        return concatenate(copies)
+
+
+_COLUMN_NAMES: Final = tuple(name for name in Plans.__slots__ if name != "splits")
+Progress = Callable[[float], None]
+
+
+def recomputed(plans: Plans, mode: Recompute, layers: I64 | None = None) -> Plans:
+    """The same plans with another recompute mode."""
+    values = {name: getattr(plans, name) for name in _COLUMN_NAMES}
+    values["recompute"] = np.full(len(plans), int(mode), np.int64)
+    values["recompute_layers"] = np.zeros(len(plans), np.int64) if layers is None else layers.copy()
+    return Plans(**values, splits=plans.splits)

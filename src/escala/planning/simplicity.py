@@ -1,0 +1,155 @@
+"""How simple a plan is: the fewest techniques win when speed is near. Knows names and points, no seconds."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from escala.model.columns import I64
+from escala.model.plan import Compile, Plan, Plans, Recompute, Schedule, Split
+
+# Points: what a technique adds in set-up, debugging and points of failure. An order of preference, not a
+# measurement: data parallelism first, then sharding, then what needs the model's consent (TP, CP, EP), then
+# what cuts it (PP).
+POINTS: Final = {
+    "ddp": 1,
+    "zero": 2,
+    "hsdp": 3,
+    "tp": 3,
+    "sp": 0,
+    "cp": 3,
+    "ep": 3,
+    "pp": 4,
+    "interleaved": 1,
+    "zero-bubble": 2,
+    "split": 1,
+    "order": 1,
+    "selective": 1,
+    "recompute": 1,
+    "first-layers": 2,
+    "compile": 1,
+    "fused-loss": 1,
+}
+
+
+def complexity(plans: Plans) -> I64:
+    """Points of all techniques that each plan uses; a single device without any has 0. Shape (n,)."""
+    replicas = plans.dp * plans.cp
+    partial = (plans.zero == 3) & (plans.shard < replicas)
+    uses = {
+        "ddp": (replicas > 1) & (plans.zero == 0),
+        "zero": (plans.zero > 0) & ~partial,
+        "hsdp": partial,
+        "tp": plans.tp > 1,
+        "cp": plans.cp > 1,
+        "ep": plans.ep > 1,
+        "pp": plans.pp > 1,
+        "interleaved": plans.schedule == Schedule.INTERLEAVED,
+        "zero-bubble": plans.schedule == Schedule.ZERO_BUBBLE_V,
+        "split": plans.split != Split.EVEN,
+        "order": plans.placement != 0,
+        "selective": plans.recompute == Recompute.SELECTIVE,
+        "recompute": plans.recompute == Recompute.FULL,
+        "first-layers": plans.recompute == Recompute.FIRST_LAYERS,
+        "compile": plans.compile != Compile.OFF,
+        "fused-loss": plans.fused_loss == 1,
+    }
+    total = np.zeros(len(plans), np.int64)
+    for name, used in uses.items():
+        total += POINTS[name] * used
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A technique whose best plan is always shown; `is_pure` uses nothing but data parallelism."""
+
+    name: str
+    title: str
+
+
+FAMILIES: Final = (
+    Family("single", "single device"),
+    Family("ddp", "DDP"),
+    Family("zero-1", "ZeRO-1"),
+    Family("zero-2", "ZeRO-2"),
+    Family("zero-3", "ZeRO-3 / FSDP"),
+    Family("hsdp", "HSDP"),
+    Family("tp", "tensor parallel"),
+    Family("pp", "pipeline parallel"),
+    Family("cp", "context parallel"),
+    Family("ep", "expert parallel"),
+)
+
+
+def family_masks(plans: Plans) -> dict[str, np.ndarray]:
+    """Which plans belong to each family: pure data parallel kinds, and any plan that uses TP, PP, CP or EP."""
+    replicas = plans.dp * plans.cp
+    pure = (plans.tp * plans.pp * plans.cp * plans.ep) == 1
+    whole = plans.shard == replicas
+    three = plans.zero == 3
+    keeps = (plans.zero == 2) | (three & (plans.reshard == 0) & whole)
+    return {
+        "single": plans.devices == 1,
+        "ddp": pure & (plans.zero == 0) & (replicas > 1),
+        "zero-1": pure & (plans.zero == 1),
+        "zero-2": pure & keeps,
+        "zero-3": pure & three & (plans.reshard == 1) & whole,
+        "hsdp": pure & three & ~whole,
+        "tp": plans.tp > 1,
+        "pp": plans.pp > 1,
+        "cp": plans.cp > 1,
+        "ep": plans.ep > 1,
+    }
+
+
+def describe(plan: Plan) -> str:
+    """One line for people: 'TP 8 + SP × PP 16 (interleaved 8) × FSDP2 128 · mb 1 × 16 · selective'."""
+    parts = [_data_parallel(plan)]
+    if plan.tp > 1:
+        parts.append(f"TP {plan.tp}" + (" + SP" if plan.sp else ""))
+    if plan.cp > 1:
+        parts.append(f"CP {plan.cp} ({plan.cp_kind.name.lower().replace('_', '-')})")
+    if plan.ep > 1:
+        parts.append(f"EP {plan.ep}" + (f" (expert TP {plan.etp})" if plan.etp > 1 else ""))
+    if plan.pp > 1:
+        parts.append(f"PP {plan.pp} ({_schedule(plan)})")
+    tail = [" × ".join(part for part in parts if part) or "1 device"]
+    tail.append(f"mb {plan.micro_batch}" + (f" × {plan.micro_batches}" if plan.micro_batches > 1 else ""))
+    tail += _extras(plan)
+    return " · ".join(tail)
+
+
+def _data_parallel(plan: Plan) -> str:
+    replicas = plan.dp * plan.cp
+    if replicas == 1:
+        return ""
+    if plan.zero == 0:
+        return f"DDP {plan.dp}" if plan.dp > 1 else ""
+    if plan.zero < 3:
+        return f"ZeRO-{plan.zero} {plan.dp}"
+    if plan.shard < replicas:
+        return f"HSDP {replicas // plan.shard} × {plan.shard}" + ("" if plan.reshard else " (no reshard)")
+    return f"FSDP2 {replicas}" + ("" if plan.reshard else " (no reshard)")
+
+
+def _schedule(plan: Plan) -> str:
+    names = {
+        Schedule.GPIPE: "GPipe",
+        Schedule.ONE_F_ONE_B: "1F1B",
+        Schedule.INTERLEAVED: f"interleaved {plan.virtual_stages}",
+        Schedule.ZERO_BUBBLE_V: "zero-bubble V",
+    }
+    return names.get(plan.schedule, "") + ("" if plan.split == Split.EVEN else f", {plan.split.name.lower()}")
+
+
+def _extras(plan: Plan) -> list[str]:
+    extras = []
+    if plan.recompute is Recompute.FIRST_LAYERS:
+        extras.append(f"recompute {plan.recompute_layers} layers")
+    elif plan.recompute is not Recompute.NONE:
+        extras.append(f"{plan.recompute.name.lower()} recompute")
+    extras += ["compile"] if plan.compile is not Compile.OFF else []
+    extras += ["fused loss"] if plan.fused_loss else []
+    extras += [f"order {plan.placement}"] if plan.placement != "tp-cp-dp-pp" else []
+    return extras

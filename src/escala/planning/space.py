@@ -1,0 +1,312 @@
+"""The stated space of plans for a problem, as groups of equal degrees with their choices. Judges nothing.
+
+A Group fixes dp, tp, pp and cp and lists what may vary inside: expert degrees, sharding modes, mesh orders,
+micro-batches, SP, CP kind and pipeline schedules. The space is the product of those lists over all groups,
+times recompute (none, selective, first n layers, full), compile and fused loss.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from escala.model.network import Attention, Experts, FeedForward, StackRole
+from escala.model.placement import strides
+from escala.model.plan import (
+    COLUMNS,
+    PLACEMENTS,
+    Compile,
+    ContextKind,
+    Plan,
+    Plans,
+    Precision,
+    Recompute,
+    Schedule,
+    Split,
+)
+from escala.model.problem import Problem
+from escala.model.rejects import parts_of
+
+MAX_MICRO_BATCH: Final = 64
+MIN_CONTEXT_TOKENS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceLimits:
+    """What the user narrows: values that plan fields may take, the precision, the mesh orders tried.
+
+    `all_placements` tries every mesh order instead of those with TP innermost.
+    """
+
+    fixed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    precision: Precision = Precision.BF16
+    all_placements: bool = False
+
+    def keep(self, name: str, values: tuple[int, ...]) -> tuple[int, ...]:
+        """The values of a field that stay."""
+        return tuple(value for value in values if name not in self.fixed or value in self.fixed[name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Equal degrees and the choices inside: lists of values, crossed by the search.
+
+    `modes` are (zero, reshard, shard), `pipelines` map the number of micro-batches to (schedule, virtual
+    stages, split).
+    """
+
+    dp: int
+    tp: int
+    pp: int
+    cp: int
+    experts: tuple[tuple[int, int], ...]
+    modes: tuple[tuple[int, int, int], ...]
+    orders: tuple[int, ...]
+    micro: tuple[tuple[int, int], ...]
+    sequence: tuple[int, ...]
+    context: tuple[int, ...]
+    pipelines: Mapping[int, tuple[tuple[int, int, int], ...]]
+
+    @property
+    def ways(self) -> int:
+        """Combinations of all lists."""
+        per_micro = sum(len(self.pipelines[m]) for _, m in self.micro)
+        inside = len(self.experts) * len(self.modes) * len(self.orders) * len(self.sequence) * len(self.context)
+        return inside * per_micro
+
+
+@cache
+def divisors(number: int) -> tuple[int, ...]:
+    """Divisors in rising order."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def groups(problem: Problem, limits: SpaceLimits) -> list[Group]:
+    """Every group of the space that is not empty."""
+    devices, batch = problem.cluster.devices, problem.workload.global_batch
+    allowed = _degrees(problem, limits)
+    found = []
+    for tp, cp, pp in product(allowed["tp"], allowed["cp"], allowed["pp"]):
+        if devices % (tp * cp * pp):
+            continue
+        dp = devices // (tp * cp * pp)
+        if batch % dp == 0 and limits.keep("dp", (dp,)):
+            group = _group(problem, limits, dp, tp, pp, cp)
+            found += [group] if group.ways else []
+    return found
+
+
+def size(problem: Problem, limits: SpaceLimits, every: list[Group]) -> int:
+    """Number of plans in the space: ways of all groups * recompute modes * compile * loss."""
+    finishes = np.prod([len(choices) for choices in finish_choices(problem, limits)])
+    return int(sum(group.ways * recompute_choices(problem, group.pp, limits) for group in every) * finishes)
+
+
+def _degrees(problem: Problem, limits: SpaceLimits) -> dict[str, tuple[int, ...]]:
+    """Degrees that the network allows: they divide heads, widths and sequence, and leave a layer a stage."""
+    network, every = problem.workload.network, divisors(problem.cluster.devices)
+    attention = [p for p in parts_of(problem) if isinstance(p, Attention)]
+    lacks = problem.engine.lacks
+    none = {axis: (1,) for axis in ("tp", "cp", "pp")}
+    tokens = problem.workload.sequence_tokens
+    one_stream = all(stack.role is StackRole.DECODER for stack in network.stacks)
+    splits = [d for d in every if tokens % (2 * d) == 0 and tokens // d >= MIN_CONTEXT_TOKENS]
+    found = {
+        "tp": tuple(d for d in every if all(size % d == 0 for size in _tensor_sizes(problem))),
+        "cp": tuple({1, *splits}) if one_stream else (1,),
+        "pp": tuple(d for d in every if d <= network.layers),
+    }
+    usable = {a: (1,) if a in lacks else v for a, v in found.items()} if attention else none
+    return {axis: limits.keep(axis, tuple(sorted(values))) for axis, values in usable.items()}
+
+
+def _tensor_sizes(problem: Problem) -> set[int]:
+    """Sizes that tensor parallelism must divide."""
+    sizes = {stack.hidden for stack in problem.workload.network.stacks}
+    for part in parts_of(problem):
+        if isinstance(part, Attention):
+            sizes |= {part.heads} | (set() if part.kv_rank else {part.kv_heads})
+        elif isinstance(part, FeedForward):
+            sizes.add(part.width)
+        elif isinstance(part, Experts) and part.shared_width:
+            sizes.add(part.shared_width)
+    return sizes
+
+
+def _group(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> Group:
+    per_rank = problem.workload.global_batch // dp
+    sizes = limits.keep("micro_batch", tuple(d for d in divisors(per_rank) if d <= MAX_MICRO_BATCH))
+    micro = tuple((each, per_rank // each) for each in sizes)
+    return Group(
+        dp=dp,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        experts=tuple(_expert_degrees(problem, limits, dp * cp * tp, tp)),
+        modes=tuple(_modes(problem, limits, dp, tp, pp, cp)),
+        orders=_orders(problem, limits, dp, tp, pp, cp),
+        micro=micro,
+        sequence=_sequence_choices(problem, limits, tp, cp),
+        context=_context_choices(problem, limits, tp, cp),
+        pipelines={m: tuple(_pipelines(problem, limits, pp, m)) for _, m in micro},
+    )
+
+
+def _expert_degrees(problem: Problem, limits: SpaceLimits, ranks: int, tp: int) -> Iterator[tuple[int, int]]:
+    experts = [p for p in parts_of(problem) if isinstance(p, Experts)]
+    counts, widths = [p.experts for p in experts], [p.width for p in experts]
+    lacks = problem.engine.lacks
+    for ep in limits.keep("ep", divisors(ranks) if experts and "ep" not in lacks else (1,)):
+        for etp in limits.keep("etp", (1, tp) if experts and tp > 1 and "etp" not in lacks else (1,)):
+            divides = all(c % ep == 0 for c in counts) and all(w % etp == 0 for w in widths)
+            if divides and ranks % (ep * etp) == 0:
+                yield ep, etp
+
+
+def _modes(
+    problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int
+) -> Iterator[tuple[int, int, int]]:
+    """ZeRO stage, resharding, shard group: none, optimizer, gradients, full; HSDP groups fill link domains."""
+    replicas, modes = dp * cp, [(0, 0, 1)]
+    if replicas > 1:
+        modes += [(1, 0, replicas), (2, 0, replicas)]
+        inside = {_members(link.domain_devices, tp, replicas) for link in problem.cluster.links}
+        for shard in sorted({replicas, *inside} - {1}, reverse=True):
+            modes += [(3, 0, shard), (3, 1, shard)]
+    for zero, reshard, shard in modes:
+        needs = _sharding_needs(zero, bool(reshard), shard < replicas, replicas > 1, tp * pp > 1, pp > 1)
+        kept = (limits.keep(n, (v,)) for n, v in (("zero", zero), ("reshard", reshard), ("shard", shard)))
+        if not needs & set(problem.engine.lacks) and all(kept):
+            yield zero, reshard, shard
+
+
+def _members(domain_devices: int, tp: int, replicas: int) -> int:
+    """Data-parallel ranks that share one link domain, if they divide the replicas, else 1."""
+    inside = min(replicas, max(1, domain_devices // tp))
+    return inside if replicas % inside == 0 else 1
+
+
+def _sharding_needs(zero: int, reshard: bool, part: bool, many: bool, model: bool, piped: bool) -> set[str]:
+    """Abilities that a sharding mode needs of the engine; the names are those of `model.rejects.uses`."""
+    needs = {
+        "ddp": zero == 0 and many,
+        "zero-1": zero == 1,
+        "zero-2": zero == 2,
+        "zero-3": zero == 3,
+        "hsdp": zero == 3 and part,
+        "no-reshard": zero == 3 and not reshard,
+        "reshard-with-pp": reshard and piped,
+        "zero-2-with-pp": zero >= 2 and piped,
+        "zero-1-with-model-parallel": zero == 1 and model,
+    }
+    return {ability for ability, needed in needs.items() if needed}
+
+
+def _orders(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> tuple[int, ...]:
+    """Mesh orders that differ in the stride of some axis longer than one; one order inside a single domain."""
+    codes = [i for i, name in enumerate(PLACEMENTS) if limits.all_placements or name.startswith("tp")]
+    kept = limits.keep("placement", tuple(codes))
+    if len(problem.cluster.links) == 1 or not kept:
+        return kept[:1]
+    table = Plans.of([Plan(dp=dp, tp=tp, pp=pp, cp=cp, placement=PLACEMENTS[code]) for code in kept])
+    reach = strides(table)
+    used = np.column_stack([np.where(getattr(table, axis) > 1, reach[axis], 0) for axis in reach])
+    _, first = np.unique(used, axis=0, return_index=True)
+    return tuple(kept[i] for i in sorted(first))
+
+
+def _sequence_choices(problem: Problem, limits: SpaceLimits, tp: int, cp: int) -> tuple[int, ...]:
+    fits = tp > 1 and (problem.workload.sequence_tokens // cp) % tp == 0
+    return limits.keep("sp", (0, 1) if fits else (0,))
+
+
+def _context_choices(problem: Problem, limits: SpaceLimits, tp: int, cp: int) -> tuple[int, ...]:
+    if cp == 1:
+        return limits.keep("cp_kind", (int(ContextKind.RING),))
+    heads = [p.kv_heads for p in parts_of(problem) if isinstance(p, Attention)]
+    kinds = [int(ContextKind.RING), int(ContextKind.ALL_GATHER)]
+    if all(count % (cp * tp) == 0 for count in heads):
+        kinds.append(int(ContextKind.ULYSSES))
+    return limits.keep("cp_kind", tuple(kinds))
+
+
+def _pipelines(problem: Problem, limits: SpaceLimits, pp: int, m: int) -> Iterator[tuple[int, int, int]]:
+    """Schedule, virtual stages and split: 1F1B, GPipe, interleaved at every virtual count, zero-bubble V."""
+    layers, lacks = problem.workload.network.layers, problem.engine.lacks
+    shapes: list[tuple[Schedule, int]] = [(Schedule.NONE, 1)] if pp == 1 else [(Schedule.ONE_F_ONE_B, 1)]
+    if pp > 1:
+        shapes += [(Schedule.GPIPE, 1)] if "gpipe" not in lacks else []
+        most = (layers + 2) // pp if "interleaved" not in lacks and m % pp == 0 else 1
+        shapes += [(Schedule.INTERLEAVED, v) for v in range(2, most + 1)]
+        shapes += [(Schedule.ZERO_BUBBLE_V, 2)] if "zero-bubble-v" not in lacks and layers >= 2 * pp else []
+    for schedule, virtual in shapes:
+        for split in _splits(layers, pp * virtual, "uneven-stages" in lacks):
+            given = (("schedule", schedule), ("virtual_stages", virtual), ("split", split))
+            if all(limits.keep(name, (int(value),)) for name, value in given):
+                yield int(schedule), virtual, int(split)
+
+
+def _splits(layers: int, stages: int, only_even: bool) -> list[Split]:
+    """Even when stages divide the layers, balanced when they divide layers + 2; else ragged from 2 layers up."""
+    if stages == 1:
+        return [Split.EVEN]
+    even = layers % stages == 0
+    balanced = (layers + 2) % stages == 0 and (layers + 2) // stages >= 2
+    if only_even:
+        return [Split.EVEN] if even else []
+    if even or balanced:
+        return [split for split, fits in ((Split.EVEN, even), (Split.BALANCED, balanced)) if fits]
+    return [Split.EVEN] if layers >= 2 * stages else []
+
+
+def recompute_choices(problem: Problem, pp: int, limits: SpaceLimits) -> int:
+    """How many recompute modes a way has: none, selective, full, and every first-n-layers between."""
+    some = max(0, -(-problem.workload.network.layers // pp) - 1)
+    modes = {Recompute.NONE: 1, Recompute.SELECTIVE: 1, Recompute.FULL: 1, Recompute.FIRST_LAYERS: some}
+    return sum(count for mode, count in modes.items() if limits.keep("recompute", (int(mode),)))
+
+
+def finish_choices(problem: Problem, limits: SpaceLimits) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Compile off or on, plain or fused loss: what the engine can do and the user allows."""
+    lacks = problem.engine.lacks
+    modes = (int(Compile.OFF),) if "compile" in lacks else (int(Compile.OFF), int(Compile.DEFAULT))
+    losses = (0,) if "fused-loss" in lacks else (0, 1)
+    return limits.keep("compile", modes), limits.keep("fused_loss", losses)
+
+
+def fill(columns: Mapping[str, np.ndarray], rows: int, precision: Precision) -> Plans:
+    """Plans from some columns; the others take the Plan's defaults, the precision is given."""
+    default = Plans.of(Plan(precision=precision))
+    values = {name: np.repeat(getattr(default, name), rows) for name in (*COLUMNS, "stage_split")}
+    values.update({name: np.ascontiguousarray(column, np.int64) for name, column in columns.items()})
+    return Plans(**values)
+
+
+CELL: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "placement", "micro_batch", "micro_batches", "sp", "cp_kind")
+
+
+def cells(group: Group) -> np.ndarray:
+    """The choices of a group that decide what a layer costs, crossed; columns in the order of CELL."""
+    lists = (group.experts, group.orders, group.micro, group.sequence, group.context)
+    rows = [
+        (group.dp, group.tp, group.pp, group.cp, ep, etp, order, micro_batch, m, sp, kind)
+        for (ep, etp), order, (micro_batch, m), sp, kind in product(*lists)
+    ]
+    return np.array(rows, np.int64).reshape(len(rows), len(CELL))
+
+
+def expand(group: Group, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    """Cells of a group crossed with its sharding modes and the pipelines of their micro-batches."""
+    parts: list[np.ndarray] = []
+    for m in np.unique(chosen[:, CELL.index("micro_batches")]):
+        rows = chosen[chosen[:, CELL.index("micro_batches")] == m]
+        tails = np.array([(*mode, *pipe) for mode in group.modes for pipe in group.pipelines[int(m)]], np.int64)
+        if len(tails):
+            parts.append(np.hstack([np.repeat(rows, len(tails), axis=0), np.tile(tails, (len(rows), 1))]))
+    names = (*CELL, "zero", "reshard", "shard", "schedule", "virtual_stages", "split")
+    table = np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
+    return dict(zip(names, table.T, strict=True))

@@ -1,0 +1,210 @@
+"""One step of one plan, task by task: when each pipeline rank computes, sends, waits, and what it keeps.
+
+Where the model adds closed forms over the slowest rank, this plays the schedule with the seconds of every
+stage. Both use the same formulas for a layer, a send and what follows the pipeline. Knows no file formats.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from escala.errors import InvalidInput
+from escala.model.columns import F64
+from escala.model.layers import LayerTime
+from escala.model.plan import Plan, Plans
+from escala.model.problem import Problem
+from escala.model.rejects import Reject, describe, rejects
+from escala.model.shards import shards
+from escala.model.stages import slots
+from escala.model.steptime import (
+    accumulate_s,
+    gradient_sync_s,
+    optimizer_s,
+    overhead_s,
+    sharding_s,
+    slowest_rank,
+    straggler_s,
+    transfer_s,
+)
+from escala.planning.schedules import SPLITS_BACKWARD, Kind, Task, orders, receiver, source, stage_ranks
+from escala.planning.stagework import layer_times, stage_work
+
+UNPLAYABLE: Final = Reject.STAGES | Reject.STAGE_SPLIT | Reject.SCHEDULE | Reject.SCHEDULE_MICRO_BATCHES
+"""Rules without which a plan has no order of tasks; plans rejected for other reasons can be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One task on its rank, from start to end; B and W are as in `schedules.Task`."""
+
+    rank: int
+    stage: int
+    kind: Kind
+    micro_batch: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What follows the pipeline on all ranks: one term of the step time, from start to end."""
+
+    name: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """One step of one plan.
+
+    `spans` has the tasks of each rank in order; a send of `send_s` follows where the result goes to another
+    rank. `bubble_share` is the part of the pipeline's time in which a rank neither computes nor sends,
+    `peak_in_flight` the micro-batches that it holds at most, in units of all its layers. `kept_bytes` has
+    one entry a stage; the other tuples have one a rank.
+    """
+
+    plan: Plan
+    spans: tuple[tuple[Span, ...], ...]
+    phases: tuple[Phase, ...]
+    send_s: float
+    pipeline_s: float
+    step_s: float
+    bubble_share: tuple[float, ...]
+    peak_in_flight: tuple[float, ...]
+    peak_kept_bytes: tuple[float, ...]
+    kept_bytes: tuple[float, ...]
+
+
+def timeline(problem: Problem, plan: Plan) -> Timeline:
+    """The pipeline task by task, then the model's sharding, gradients, optimizer, stragglers, overhead."""
+    plans = Plans.of(plan)
+    _refuse_unplayable(problem, plans)
+    times = layer_times(problem, plans)
+    work = stage_work(problem, plan, times)
+    send_s = one_send_s(problem, plan)
+    backward_s = work.backward_s - work.weight_s if plan.schedule in SPLITS_BACKWARD else work.backward_s
+    spans = play(plan, np.stack((work.forward_s, backward_s, work.weight_s)), send_s)
+    pipeline_s = max(own[-1].end_s for own in spans)
+    busy_s = [_busy_s(plan, own, send_s) for own in spans]
+    phases = tuple(_phases(problem, plans, times, pipeline_s, busy_s))
+    kept_bytes = work.kept_bytes.tolist()
+    return Timeline(
+        plan=plan,
+        spans=spans,
+        phases=phases,
+        send_s=send_s,
+        pipeline_s=pipeline_s,
+        step_s=phases[-1].end_s,
+        bubble_share=tuple(1.0 - own_s / pipeline_s for own_s in busy_s),
+        peak_in_flight=tuple(peak_in_flight(plan, own) for own in spans),
+        peak_kept_bytes=tuple(peak(plan, own, kept_bytes) for own in spans),
+        kept_bytes=tuple(kept_bytes),
+    )
+
+
+def play(plan: Plan, seconds: F64, send_s: float) -> tuple[tuple[Span, ...], ...]:
+    """Start and end of every task: when its rank is free and the result that it waits for has arrived.
+
+    `seconds` is the time of each kind of task (rows) on each stage (columns). A rank that sends is busy until
+    the send is over, as in the model, where forward and backward alternate and no send is hidden. One pass
+    over the tasks: a rank that has to wait is taken up again by the task that it waits for.
+    """
+    todo = [tasks[::-1] for tasks in orders(plan.schedule, plan.pp, plan.virtual_stages, plan.micro_batches)]
+    ranks = stage_ranks(plan.schedule, plan.pp, plan.virtual_stages)
+    task_s = seconds.tolist()
+    spans: list[list[Span]] = [[] for _ in range(plan.pp)]
+    free_s = [0.0] * plan.pp
+    arrival_s: dict[Task | None, float] = {None: 0.0}
+    waiting: dict[Task, int] = {}
+    runnable = list(range(plan.pp))
+    while runnable:
+        rank = runnable.pop()
+        while todo[rank]:
+            task = todo[rank][-1]
+            needed = source(task, len(ranks) - 1)
+            if needed is not None and needed not in arrival_s:
+                waiting[needed] = rank
+                break
+            todo[rank].pop()
+            start_s = max(free_s[rank], arrival_s[needed])
+            end_s = start_s + task_s[task.kind][task.stage]
+            spans[rank].append(Span(rank, task.stage, task.kind, task.micro_batch, start_s, end_s))
+            is_sent = receiver(task.kind, task.stage, ranks) is not None
+            arrival_s[task] = free_s[rank] = end_s + send_s * is_sent
+            if task in waiting:
+                runnable.append(waiting.pop(task))
+    assert not any(todo), "the orders of the ranks block each other"
+    return tuple(tuple(own) for own in spans)
+
+
+def one_send_s(problem: Problem, plan: Plan) -> float:
+    """Seconds of one send between stages: the model's transfers / (2 * micro-batches * virtual stages)."""
+    sends = 2 * plan.micro_batches * plan.virtual_stages
+    return float(transfer_s(problem, Plans.of(plan))[0]) / sends
+
+
+def held_over_time(
+    plan: Plan, spans: Sequence[Span], per_stage: Sequence[float]
+) -> Iterator[tuple[float, float]]:
+    """What one rank keeps for backward over time, after every change: (seconds, amount).
+
+    A stage's amount is held from the start of its forward to the end of its last backward task.
+    """
+    last = Kind.W if plan.schedule in SPLITS_BACKWARD else Kind.B
+    held = 0.0
+    for span in spans:
+        if span.kind is Kind.F:
+            held += per_stage[span.stage]
+            yield span.start_s, held
+        elif span.kind is last:
+            held -= per_stage[span.stage]
+            yield span.end_s, held
+
+
+def peak(plan: Plan, spans: Sequence[Span], per_stage: Sequence[float]) -> float:
+    """The most that one rank keeps for backward at once."""
+    return max(held for _, held in held_over_time(plan, spans, per_stage))
+
+
+def peak_in_flight(plan: Plan, spans: Sequence[Span]) -> float:
+    """Micro-batches that one rank holds at most, in units of all its stages."""
+    ones = [1.0] * (plan.pp * plan.virtual_stages)
+    return peak(plan, spans, ones) / plan.virtual_stages
+
+
+def _refuse_unplayable(problem: Problem, plans: Plans) -> None:
+    bits = int(rejects(problem, plans)[0]) & int(UNPLAYABLE)
+    if bits:
+        raise InvalidInput(f"the plan has no timeline: {'; '.join(describe(bits))}")
+
+
+def _busy_s(plan: Plan, spans: Sequence[Span], send_s: float) -> float:
+    """Seconds in which one rank computes or sends."""
+    ranks = stage_ranks(plan.schedule, plan.pp, plan.virtual_stages)
+    sends = sum(receiver(span.kind, span.stage, ranks) is not None for span in spans)
+    return sum(span.end_s - span.start_s for span in spans) + sends * send_s
+
+
+def _phases(
+    problem: Problem, plans: Plans, times: list[LayerTime], pipeline_s: float, busy_s: Sequence[float]
+) -> Iterator[Phase]:
+    """The terms after the pipeline of the slowest rank, in turn; gradients hide in the bubble as played."""
+    pairs = slots(problem.workload.network, plans)
+    rank = slowest_rank(problem, plans, pairs, shards(problem.workload, plans, pairs), times)
+    bubble_s = np.array([max(pipeline_s - max(busy_s), 0.0)])
+    computing_s = (rank.forward_s + rank.backward_s) * plans.micro_batches
+    terms = {
+        "sharding": sharding_s(problem, plans, rank),
+        "accumulate": accumulate_s(problem, plans, rank),
+        "gradient_sync": gradient_sync_s(problem, plans, rank, bubble_s),
+        "optimizer": optimizer_s(problem, plans, rank),
+        "straggler": straggler_s(problem, plans, computing_s),
+        "overhead": overhead_s(problem, plans),
+    }
+    start_s = pipeline_s
+    for name, term_s in terms.items():
+        yield Phase(name, start_s, start_s + float(term_s[0]))
+        start_s += float(term_s[0])
