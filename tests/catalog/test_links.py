@@ -44,9 +44,9 @@ def test_hand_checked_efficiencies_of_nvlink4():
     assert numbers["reduce_efficiency"].value == pytest.approx(482 / 450, abs=0.005)
 
 
-def test_latency_of_nvlink3_follows_from_small_all_reduces():
-    # 8 A100 need 42.2 us; an all-reduce of 8 ranks waits 2 * 3 latencies
-    assert link("nvlink3", 8).latency_s == pytest.approx(42.2e-6 / 6, abs=0.05e-6)
+def test_latency_of_nvlink4_follows_from_the_smallest_all_reduce():
+    # 8 H100 need 16 us; an all-reduce of 8 ranks waits 2 * 3 latencies
+    assert link("nvlink4", 8).latency_s == pytest.approx(16e-6 / 6, abs=0.05e-6)
 
 
 def test_latency_of_infiniband_follows_from_two_nodes():

@@ -12,7 +12,7 @@ from escala.model.assumptions import Assumptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One row: `value` in base units (or a word), `text` as the source gives it, `also` what others say.
+    """One row: `value` in the base `unit` (or a word), `text` as the source gives it, `also` what others say.
 
     `trust` says in words how the value was found: a data sheet, a measurement, recalled, an assumption.
     """
@@ -23,6 +23,7 @@ class Fact:
     value: float | str | bool
     text: str
     source: str
+    unit: str = ""
     publisher: str = ""
     date: str = ""
     condition: str = ""
@@ -180,6 +181,7 @@ def _fact(kind: str, entry: str, name: str, number: Quantity) -> Fact:
         name=name,
         value=number.value,
         text=number.text,
+        unit=number.unit,
         source=number.source.title,
         publisher=number.source.publisher,
         date=number.date,

@@ -34,6 +34,8 @@ CARBON: Final = "gCO2e/kWh"
 RATIO: Final = "ratio"
 # Date of a source that is one document a device: the entry's `released` takes its place.
 RELEASE: Final = "release year"
+# Base units of what units.py does not know.
+_BASE_UNITS: Final = {CARBON: "kg_per_j", RATIO: ""}
 MOST_SHOWN: Final = 60
 _NUMBER_KEYS: Final = {"value", "source", "date", "condition", "kind", "low", "high", "also", "formula"}
 _SOURCE_KEYS: Final = {"title", "publisher", "date", "read", "url"}
@@ -56,10 +58,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """One number in base units, with the text it was given as, its source and the values that disagree."""
+    """One number in a base unit, with the text it was given as, its source and the values that disagree."""
 
     value: float
     text: str
+    unit: str
     source: Source
     date: str
     condition: str = ""
@@ -135,6 +138,7 @@ class Entry:
         return Quantity(
             value=self._number(key, given["value"], unit),
             text=_text_of(given["value"]),
+            unit=_BASE_UNITS.get(unit, unit),
             source=source,
             date=str(given.get("date", self._date(source))),
             condition=given.get("condition", ""),
