@@ -115,7 +115,7 @@ def test_values_that_disagree_stand_side_by_side():
 
 def test_figures_typed_from_knowledge_say_so():
     assert accelerator_quantities("rtx-3090")["fp16"].kind == "recalled"
-    assert KINDS["recalled"] == "recalled from the vendor sheet, not re-read"
+    assert KINDS["recalled"] == "recalled from the source, not re-read"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_disagreeing_values_are_shown():
 def test_recalled_and_assumed_numbers_say_so():
     trust = {fact.name: fact.trust for fact in lookup("rtx-5090")}
 
-    assert trust["fp16"] == "recalled from the vendor sheet, not re-read"
+    assert trust["fp16"] == "recalled from the source, not re-read"
     assert trust["memory"] == "assumption"
 
 

@@ -47,7 +47,7 @@ def names(kind: str) -> tuple[str, ...]:
 
 def lookup(name: str) -> list[Fact]:
     """Every fact of an entry, from any of its names; `kind/name` where one name means several things."""
-    kind, _, rest = name.rpartition("/")
+    kind, _, rest = name.partition("/")
     wanted = [kind] if kind in _KINDS else list(_KINDS)
     asked = rest if kind in _KINDS else name
     for each in wanted:

@@ -27,7 +27,7 @@ KINDS: Final = {
     "traced": "traced in a run",
     "physics": "follows from what the software does",
     "second-hand": "read in a text that quotes the source",
-    "recalled": "recalled from the vendor sheet, not re-read",
+    "recalled": "recalled from the source, not re-read",
     "assumption": "assumption",
 }
 CARBON: Final = "gCO2e/kWh"
