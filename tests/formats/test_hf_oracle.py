@@ -1,0 +1,152 @@
+"""The oracle: our count is that of the model which transformers builds on the meta device from the same keys.
+
+Run with `make test-hf`. Compared with transformers 5.24.
+"""
+
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from escala.catalog import networks
+from escala.errors import InvalidInput
+from escala.formats.hf import network_from_config
+from escala.model.parameters import network_parameters
+
+pytestmark = pytest.mark.optional
+
+# What a config can say besides its sizes: (catalogued network, changes)
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("llama-3.2-1b", {"attention_bias": True, "mlp_bias": True}),
+    ("llama-3.2-1b", {"tie_word_embeddings": False}),
+    ("llama-3.2-1b", {"architectures": ["LlamaModel"]}),
+    ("llama-3.2-1b", {"architectures": ["LlamaForSequenceClassification"], "num_labels": 7}),
+    ("llama-3.2-1b", {"architectures": ["LlamaForTokenClassification"], "num_labels": 7}),
+    ("llama-3.2-1b", {"head_dim": 96, "num_key_value_heads": 4}),
+    ("qwen3-0.6b", {"attention_bias": True}),
+    ("qwen2.5-0.5b", {"use_sliding_window": True, "max_window_layers": 3}),
+    ("qwen1.5-moe-a2.7b", {"decoder_sparse_step": 2, "mlp_only_layers": [3], "qkv_bias": False}),
+    ("qwen3-30b-a3b", {"decoder_sparse_step": 3, "mlp_only_layers": [2, 5], "attention_bias": True}),
+    ("deepseek-v2-lite", {"q_lora_rank": 96, "attention_bias": True, "n_shared_experts": 3}),
+    ("deepseek-v3", {"q_lora_rank": None, "attention_bias": True, "num_hidden_layers": 5}),
+    ("gpt-oss-20b", {"attention_bias": False}),
+    ("gemma-2b", {"attention_bias": True}),
+    ("gemma-2-2b", {"attention_bias": True, "tie_word_embeddings": False}),
+    ("gemma-3-1b", {"attention_bias": True}),
+    ("olmo-2-7b", {"attention_bias": True, "num_key_value_heads": 8}),
+    ("glm-4-9b", {"attention_bias": False}),
+    ("gpt2", {"n_inner": 1000, "tie_word_embeddings": False}),
+    ("pythia-160m", {"attention_bias": False, "use_parallel_residual": False}),
+    ("gpt-j-6b", {"n_inner": 1000}),
+    ("opt-350m", {"do_layer_norm_before": True}),
+    ("opt-125m", {"enable_bias": False, "layer_norm_elementwise_affine": False}),
+    ("falcon-7b", {"multi_query": False, "bias": True}),
+    ("falcon-7b", {"parallel_attn": False, "alibi": True}),
+    ("falcon-40b", {"num_ln_in_parallel_attn": 1}),
+    ("bert-base", {"architectures": ["BertModel"]}),
+    ("bert-base", {"architectures": ["BertForPreTraining"]}),
+    ("bert-base", {"architectures": ["BertForSequenceClassification"], "num_labels": 5}),
+    ("bert-base", {"architectures": ["BertForTokenClassification"], "num_labels": 5}),
+    ("bert-base", {"architectures": ["BertForQuestionAnswering"]}),
+    ("roberta-base", {"architectures": ["RobertaModel"]}),
+    ("roberta-base", {"architectures": ["RobertaForSequenceClassification"], "num_labels": 5}),
+    ("roberta-base", {"architectures": ["RobertaForTokenClassification"], "num_labels": 5}),
+    ("t5-small", {"architectures": ["T5Model"]}),
+    ("t5-small", {"architectures": ["T5EncoderModel"]}),
+    ("t5-small", {"num_decoder_layers": 2, "feed_forward_proj": "gated-gelu"}),
+    ("vit-b/16", {"architectures": ["ViTModel"], "image_size": 384, "qkv_bias": False}),
+    ("vit-b/16", {"num_labels": 3, "num_channels": 1}),
+    ("resnet-50", {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2]}),
+    ("resnet-50", {"downsample_in_first_stage": True, "downsample_in_bottleneck": True}),
+    ("resnet-50", {"architectures": ["ResNetModel"]}),
+    ("convnext-tiny", {"architectures": ["ConvNextModel"], "layer_scale_init_value": 0.0}),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Warnings of the libraries are theirs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture(scope="module")
+def transformers() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("torch", reason="the oracle needs PyTorch")
+        return pytest.importorskip("transformers", reason="the oracle needs transformers")
+
+
+def built(transformers: Any, config: dict[str, Any]) -> Any:
+    """The model of the class that `architectures` names, without storage."""
+    import torch
+
+    keys = copy.deepcopy(config)
+    keys.pop("quantization_config", None)  # wraps modules, which changes no shape
+    model_type = keys.pop("model_type")
+    labels = {"num_labels": keys.pop("num_labels")} if "num_labels" in keys else {}
+    made = transformers.AutoConfig.for_model(model_type, **keys, **labels)
+    with torch.device("meta"):
+        return getattr(transformers, keys["architectures"][0])(made)
+
+
+def counted(model: Any) -> int:
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def ours(config: dict[str, Any]) -> int:
+    return network_parameters(network_from_config(config, "mine", "test")).total
+
+
+@pytest.mark.parametrize("name", networks.names())
+def test_catalogued_network_counts_as_in_transformers(transformers: Any, name: str):
+    config = dict(networks.config(name))
+    model = built(transformers, config)
+
+    # transformers 5 ties the T5 head always; the published T5 1.1 and Flan-T5 own one, as their files say
+    is_tied_anyway = config.get("tie_word_embeddings") is False and model.config.tie_word_embeddings
+    untied = config["vocab_size"] * config["d_model"] if is_tied_anyway else 0
+    assert ours(config) == counted(model) + untied
+
+
+@pytest.mark.parametrize("name", networks.names())
+def test_wrapped_class_is_in_the_model(transformers: Any, name: str):
+    model = built(transformers, dict(networks.config(name)))
+
+    assert networks.network(name).wrapped_class in {type(module).__name__ for module in model.modules()}
+
+
+@pytest.mark.parametrize(("name", "changes"), VARIANTS)
+def test_variant_counts_as_in_transformers(transformers: Any, name: str, changes: dict[str, Any]):
+    config = {**networks.config(name), **changes}
+
+    assert ours(config) == counted(built(transformers, config))
+
+
+def test_siglip_tower_with_pooler_counts_as_in_transformers(transformers: Any):
+    config = copy.deepcopy(dict(networks.config("gemma-3-4b")))
+    del config["vision_config"]["vision_use_head"]
+
+    assert ours(config) == counted(built(transformers, config))
+
+
+def smallest_of_each_family() -> dict[str, str]:
+    names = sorted(networks.names(), key=lambda name: network_parameters(networks.network(name)).total)
+    return {networks.network(name).family: name for name in reversed(names)}
+
+
+@pytest.mark.parametrize("name", smallest_of_each_family().values())
+def test_missing_keys_take_the_defaults_of_transformers(transformers: Any, name: str):
+    complete = dict(networks.config(name))
+    # a missing class means a head here, and the projector has to end at the width of the decoder
+    for key in complete.keys() - {"model_type", "architectures", "vision_config"}:
+        config = {other: value for other, value in complete.items() if other != key}
+        try:
+            count = ours(config)
+        except InvalidInput:
+            continue  # sizes have no default here
+        assert count == counted(built(transformers, config)), key

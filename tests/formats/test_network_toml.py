@@ -1,0 +1,206 @@
+"""Networks from descriptions: every key at work, and every wrong one refused in one line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escala.catalog import networks
+from escala.errors import InvalidInput
+from escala.formats.network_toml import network_from_description, read_description
+from escala.model.network import Attention, Experts, FeedForward, StackRole
+from escala.model.parameters import network_parameters
+
+LLAMA = {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256}
+SMALL: dict[str, Any] = {"hidden": 64, "layers": 6, "heads": 4, "vocab": 100}
+
+
+def network(blocks: list[dict[str, Any]] | None = None, **keys: Any) -> Any:
+    return network_from_description({"network": {**SMALL, **keys}, "blocks": blocks or []}, "mine.toml")
+
+
+def refusal(blocks: list[dict[str, Any]] | None = None, **keys: Any) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        network(blocks, **keys)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def kinds(blocks: list[dict[str, Any]]) -> list[str]:
+    stack = network(blocks).main
+    return [stack.blocks[kind].name for kind in stack.pattern]
+
+
+def test_described_llama_is_the_catalogued_one():
+    described = network_from_description({"network": LLAMA}, "mine.toml")
+
+    assert described.stacks == networks.network("llama-3-8b").stacks
+
+
+def test_described_gpt2_counts_as_the_catalogued_one():
+    keys = {"hidden": 768, "layers": 12, "heads": 12, "vocab": 50257, "positions": 1024}
+    style = {"gated": False, "bias": True, "norm": "layer", "tied": True}
+
+    described = network_from_description({"network": {**keys, **style}}, "mine.toml")
+
+    assert network_parameters(described).total == 124_439_808
+
+
+def test_described_deepseek_counts_as_the_catalogued_one():
+    keys = {"hidden": 7168, "layers": 61, "heads": 128, "vocab": 129280, "ffn": 18432}
+    latent = {"head_dim": 192, "value_dim": 128, "query_rank": 1536, "kv_rank": 512, "rope_dim": 64}
+    experts = {"experts": 256, "top_k": 8, "expert_ffn": 2048, "shared_ffn": 2048}
+    dense = {"layers": [0, 1, 2], "experts": 0}
+
+    described = network_from_description(
+        {"network": {**keys, **latent, **experts}, "blocks": [dense]}, "mine.toml"
+    )
+
+    assert described.stacks == networks.network("deepseek-v3").stacks
+
+
+def test_file_is_read(tmp_path: Path):
+    path = tmp_path / "mine.toml"
+    path.write_text("[network]\nhidden = 64\nlayers = 2\nheads = 4\nvocab = 100\ncontext = 512\nbits = 8\n")
+
+    read = read_description(path)
+
+    assert (read.name, read.layers, read.max_tokens, read.stored_bits) == ("mine", 2, 512, 8.0)
+
+
+def test_yaml_holds_the_same_keys(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("network: {hidden: 64, layers: 2, heads: 4, vocab: 100}\n")
+
+    assert read_description(path).layers == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.toml", "[network"), ("a.yaml", "network: ["), ("a.yaml", "network: {1: 2}"), ("a.yaml", "- 1")],
+)
+def test_broken_file_is_refused(tmp_path: Path, name: str, text: str):
+    path = tmp_path / name
+    path.write_text(text)
+
+    with pytest.raises(InvalidInput, match=name):
+        read_description(path)
+
+
+def test_every_nth_layer_is_the_last_of_each_n():
+    assert kinds([{"every": 3, "experts": 8}]) == ["dense", "dense", "experts"] * 2
+
+
+def test_listed_layers_count_from_zero():
+    assert kinds([{"layers": [0, 5], "experts": 8}]) == ["experts", *["dense"] * 4, "experts"]
+
+
+def test_later_blocks_win():
+    later = [{"every": 1, "experts": 8}, {"layers": [0], "experts": 0}]
+
+    assert kinds(later) == ["dense", *["experts"] * 5]
+
+
+def test_window_and_biases_reach_the_parts():
+    attention, feed_forward = (
+        network(window=128, qkv_bias=True, qk_norm=True, gated=False).main.blocks[0].parts
+    )
+
+    assert isinstance(attention, Attention)
+    assert isinstance(feed_forward, FeedForward)
+    assert (attention.window_tokens, attention.has_qkv_bias, attention.has_output_bias) == (128, True, False)
+    assert attention.other_parameters == 2 * 16
+    assert (feed_forward.width, feed_forward.is_gated) == (256, False)
+
+
+def test_experts_take_their_keys():
+    experts = (
+        network(experts=8, top_k=2, expert_ffn=32, shared_ffn=48, capacity_factor=1.25)
+        .main.blocks[0]
+        .parts[1]
+    )
+
+    assert experts == Experts(experts=8, top_k=2, width=32, shared_width=48, capacity_factor=1.25)
+
+
+def test_encoder_is_not_causal():
+    stack = network(role="encoder").main
+
+    assert stack.role is StackRole.ENCODER
+    assert not stack.blocks[0].parts[0].is_causal
+
+
+def test_unknown_key_suggests_a_near_one():
+    assert "unknown key 'head': did you mean heads" in refusal(head=4)
+
+
+def test_unknown_key_of_a_block_is_placed():
+    assert "it stands in [[blocks]] number 1 of mine.toml" in refusal([{"every": 2, "exprts": 8}])
+
+
+def test_unknown_table_is_refused():
+    with pytest.raises(InvalidInput, match="unknown key 'netwrk': did you mean network"):
+        network_from_description({"netwrk": SMALL}, "mine.toml")
+
+
+def test_missing_table_is_refused():
+    with pytest.raises(InvalidInput, match=r"\[network\] is missing or no table"):
+        network_from_description({}, "mine.toml")
+
+
+def test_another_schema_is_refused():
+    with pytest.raises(
+        InvalidInput, match="schema is 'escala/network@2'; this version reads 'escala/network@1'"
+    ):
+        network_from_description({"schema": "escala/network@2", "network": SMALL}, "mine.toml")
+
+
+@pytest.mark.parametrize("key", SMALL)
+def test_required_key(key: str):
+    keys = {other: value for other, value in SMALL.items() if other != key}
+
+    with pytest.raises(InvalidInput, match=f"missing required field `{key}`"):
+        network_from_description({"network": keys}, "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden", 0),
+        ("hidden", 64.0),
+        ("hidden", True),
+        ("hidden", "64"),
+        ("hidden", 2**21),
+        ("layers", 10**6),
+        ("vocab", 10**9),
+        ("experts", 10**6),
+        ("tied", 1),
+        ("norm", "batch"),
+        ("role", "both"),
+        ("capacity_factor", float("nan")),
+        ("capacity_factor", float("inf")),
+        ("bits", 0),
+        ("name", 3),
+    ],
+)
+def test_value_out_of_bounds_is_named(key: str, value: object):
+    assert refusal(**{key: value}).startswith(f"mine.toml: in [network], {key}: ")
+
+
+def test_sizes_have_to_fit_each_other():
+    assert "heads = 5 does not divide hidden = 64; write head_dim" in refusal(heads=5)
+    assert "kv_heads = 3 does not divide heads = 4" in refusal(kv_heads=3)
+    assert "top_k = 9 is more than experts = 8" in refusal(experts=8, top_k=9)
+    assert "rope_dim = 16 is part of head_dim = 16" in refusal(kv_rank=8, rope_dim=16)
+
+
+def test_block_needs_one_place():
+    assert "needs either layers = [..] or every = n" in refusal([{"experts": 8}])
+    assert "needs either layers = [..] or every = n" in refusal([{"experts": 8, "every": 2, "layers": [1]}])
+    assert "names layer 6; the last one is 5" in refusal([{"layers": [6]}])
+
+
+def test_blocks_are_a_list_of_tables():
+    with pytest.raises(InvalidInput, match="blocks is no list of tables"):
+        network_from_description({"network": SMALL, "blocks": {"every": 2}}, "mine.toml")
+    assert "number 1 is missing or no table" in refusal([3])  # type: ignore[list-item]
