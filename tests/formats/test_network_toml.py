@@ -1,12 +1,16 @@
 """Networks from descriptions: every key at work, and every wrong one refused in one line."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from escala.catalog import networks
 from escala.errors import InvalidInput
+from escala.formats.network_keys import LayerKeys
 from escala.formats.network_toml import network_from_description, read_description
 from escala.model.network import Attention, Experts, FeedForward, StackRole
 from escala.model.parameters import network_parameters
@@ -102,9 +106,8 @@ def test_later_blocks_win():
 
 
 def test_window_and_biases_reach_the_parts():
-    attention, feed_forward = (
-        network(window=128, qkv_bias=True, qk_norm=True, gated=False).main.blocks[0].parts
-    )
+    block = network(window=128, qkv_bias=True, qk_norm=True, gated=False).main.blocks[0]
+    attention, feed_forward = block.parts
 
     assert isinstance(attention, Attention)
     assert isinstance(feed_forward, FeedForward)
@@ -114,13 +117,9 @@ def test_window_and_biases_reach_the_parts():
 
 
 def test_experts_take_their_keys():
-    experts = (
-        network(experts=8, top_k=2, expert_ffn=32, shared_ffn=48, capacity_factor=1.25)
-        .main.blocks[0]
-        .parts[1]
-    )
+    block = network(experts=8, top_k=2, expert_ffn=32, shared_ffn=48, capacity_factor=1.25).main.blocks[0]
 
-    assert experts == Experts(experts=8, top_k=2, width=32, shared_width=48, capacity_factor=1.25)
+    assert block.parts[1] == Experts(experts=8, top_k=2, width=32, shared_width=48, capacity_factor=1.25)
 
 
 def test_encoder_is_not_causal():
@@ -197,7 +196,29 @@ def test_sizes_have_to_fit_each_other():
 def test_block_needs_one_place():
     assert "needs either layers = [..] or every = n" in refusal([{"experts": 8}])
     assert "needs either layers = [..] or every = n" in refusal([{"experts": 8, "every": 2, "layers": [1]}])
-    assert "names layer 6; the last one is 5" in refusal([{"layers": [6]}])
+    assert "names layer 6; there are layers 0 to 5" in refusal([{"layers": [6]}])
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(-1, 64), st.floats(), st.text(max_size=5)
+)
+LAYER_KEYS = st.sampled_from([field.name for field in fields(LayerKeys)])
+
+
+@given(
+    st.dictionaries(st.one_of(LAYER_KEYS, st.sampled_from([*SMALL])), VALUES, max_size=3),
+    st.dictionaries(st.one_of(LAYER_KEYS, st.sampled_from(["layers", "every"])), VALUES, max_size=3),
+)
+def test_any_values_are_refused_or_counted(keys: dict[str, Any], block: dict[str, Any]):
+    try:
+        found = network([{"every": 2, **block}], **keys)
+    except InvalidInput as error:
+        message = str(error)
+    else:
+        message = ""
+        assert network_parameters(found).total > 0
+
+    assert "\n" not in message
 
 
 def test_blocks_are_a_list_of_tables():

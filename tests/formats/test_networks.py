@@ -93,9 +93,9 @@ def test_offline_hub_is_one_clear_line(fetched: Any):
 
 @pytest.mark.optional
 def test_offline_library_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    library = pytest.importorskip("huggingface_hub", reason="needs huggingface_hub")
-    monkeypatch.setattr(library.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(library.constants, "HF_HUB_CACHE", str(tmp_path))
+    constants = pytest.importorskip("huggingface_hub.constants", reason="needs huggingface_hub")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
 
-    with pytest.raises(InvalidInput, match="config.json of 'no-one/nothing' cannot be fetched"):
+    with pytest.raises(InvalidInput, match=r"config\.json of 'no-one/nothing' cannot"):
         hub.from_hub("no-one/nothing")

@@ -101,7 +101,7 @@ def _model_type(config: Config) -> str:
         hint = HINT.format(names=", ".join(sorted(FAMILIES)))
         if config.has("auto_map"):
             hint = f"its auto_map points to code of the model repository, which escala never runs; {hint}"
-        raise unknown("model_type", model_type, FAMILIES, hint)
+        raise unknown("model_type", " ".join(model_type.split())[:60], FAMILIES, hint)
     return model_type
 
 
