@@ -10,12 +10,20 @@ from escala.model.columns import F64, I64, distinct
 from escala.model.energy import Footprint, footprint
 from escala.model.flops import hardware_flop, model_flop, reference_peak_flop_per_s, utilisation
 from escala.model.layers import LAYER_COLUMNS, LayerTime, layer_time, layer_wires
-from escala.model.memory import STATE_COLUMNS, Memory, Verdict, memory, state_need_bytes
+from escala.model.memory import (
+    STATE_COLUMNS,
+    Memory,
+    Verdict,
+    least_running_bytes,
+    memory,
+    state_bytes,
+    with_slack,
+)
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
-from escala.model.shards import shards
-from escala.model.stages import kinds, mean_slots, slots
+from escala.model.shards import Shards, shards
+from escala.model.stages import Slots, kinds, mean_slots, slots
 from escala.model.steptime import StepTime, embedding_s, head_s, step_time
 
 
@@ -42,10 +50,9 @@ class Estimate:
 
 def estimate(problem: Problem, plans: Plans) -> Estimate:
     """Memory, step time, energy and reject bits of every plan (rows need not be feasible)."""
-    pairs = slots(problem.workload.network, plans)
-    parts = shards(problem.workload, plans, pairs)
-    space = memory(problem, plans, pairs, parts, kept_layers(problem, plans))
-    time = step_time(problem, plans, pairs, parts, timed_layers(problem, plans))
+    dealt = deal(problem, plans)
+    space = memory_of(problem, plans, dealt)
+    time = step_time(problem, plans, dealt.pairs, dealt.parts, timed_layers(problem, plans))
     step_s = time.step_s
     peak, devices = reference_peak_flop_per_s(problem), plans.devices.astype(np.float64)
     too_big = np.where(space.verdict == Verdict.DOES_NOT_FIT, int(Reject.MEMORY), 0)
@@ -61,20 +68,51 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
     )
 
 
-def memory_of(problem: Problem, plans: Plans) -> Memory:
-    """Memory alone: what the search looks at first."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dealt:
+    """What memory depends on beside recompute: slots, parameters and kept activations of each plan."""
+
+    pairs: Slots
+    parts: Shards
+    keeps: list[Kept]
+
+
+def deal(problem: Problem, plans: Plans) -> Dealt:
+    """Layers, parameters and activations of every plan; the same whatever is recomputed."""
     pairs = slots(problem.workload.network, plans)
     parts = shards(problem.workload, plans, pairs)
-    return memory(problem, plans, pairs, parts, kept_layers(problem, plans))
+    return Dealt(pairs=pairs, parts=parts, keeps=kept_layers(problem, plans))
 
 
-def least_bytes(problem: Problem, plans: Plans) -> F64:
-    """Memory that every way to run a layout needs at least: its states on the average pipeline rank, with slack."""
+def memory_of(problem: Problem, plans: Plans, dealt: Dealt) -> Memory:
+    """Memory alone."""
+    return memory(problem, plans, dealt.pairs, dealt.parts, dealt.keeps)
+
+
+def time_of(problem: Problem, plans: Plans) -> StepTime:
+    """Seconds alone."""
+    pairs = slots(problem.workload.network, plans)
+    return step_time(problem, plans, pairs, shards(problem.workload, plans, pairs), timed_layers(problem, plans))
+
+
+def least_state_bytes(problem: Problem, plans: Plans) -> F64:
+    """States of the average pipeline rank; no rank's maximum is below it, however layers are dealt."""
     first, group = distinct([getattr(plans, name) for name in STATE_COLUMNS])
     few = plans.take(first)
     pairs = mean_slots(problem.workload.network, few)
-    parts = shards(problem.workload, few, pairs)
-    return state_need_bytes(problem, few, pairs, parts)[group]
+    return state_bytes(problem, few, pairs, shards(problem.workload, few, pairs))[group]
+
+
+def least_bytes(problem: Problem, plans: Plans, states: F64) -> F64:
+    """Memory that every way to run a plan needs at least: the average pipeline rank, fully recomputed.
+
+    States + one micro-batch of checkpoints + logits, with slack.
+    """
+    first, group = distinct([getattr(plans, name) for name in (*KEPT_COLUMNS, "pp", "fused_loss")])
+    few = plans.take(first)
+    pairs = mean_slots(problem.workload.network, few)
+    running = least_running_bytes(problem, few, pairs, kept_layers(problem, few))[group]
+    return with_slack(problem, states, running)
 
 
 def least_s(problem: Problem, plans: Plans) -> F64:

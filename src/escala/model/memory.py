@@ -88,15 +88,29 @@ STATE_COLUMNS: Final = (
     "shard",
     "precision",
     "offload_optimizer",
-    "micro_batches",
 )
 
 
-def state_need_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Weights, gradients and optimizer state of one pair a plan, with slack and reserve. Shape (n,)."""
+def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Weights, gradients and optimizer state of every pair. Shape (pairs,)."""
     states = _states(problem, plans, pairs, parts)
-    total = states["weights_bytes"] + states["gradients_bytes"] + states["optimizer_bytes"]
-    return total * (1 + problem.engine.memory.static_slack) + problem.assumptions.reserve_bytes
+    return states["weights_bytes"] + states["gradients_bytes"] + states["optimizer_bytes"]
+
+
+def least_running_bytes(problem: Problem, plans: Plans, pairs: Slots, layers: list[Kept]) -> F64:
+    """Checkpoints of one micro-batch (or selective activations when smaller) and the logits of every pair."""
+    total = logits_bytes(problem, plans, pairs)
+    for kind, layer in enumerate(layers):
+        least = np.minimum(layer.checkpoint_bytes, layer.selective_bytes)
+        total = total + pairs.counts[:, kind] * least[pairs.row]
+    return np.asarray(total, np.float64)
+
+
+def with_slack(problem: Problem, static_bytes: F64, dynamic_bytes: F64) -> F64:
+    """What must be free on the device: static and dynamic bytes with the allocator's slack, and a reserve."""
+    engine = problem.engine.memory
+    slacked = static_bytes * (1 + engine.static_slack) + dynamic_bytes * (1 + engine.dynamic_slack)
+    return np.asarray(slacked + problem.assumptions.reserve_bytes, np.float64)
 
 
 def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> Memory:
@@ -308,8 +322,8 @@ def _assemble(
     )
     allocated = peak[worst]
     static = np.minimum(own.weights_bytes + own.gradients_bytes + own.optimizer_bytes, allocated)
-    slacked = static * (1 + engine.static_slack) + (allocated - static) * (1 + engine.dynamic_slack)
-    needed = slacked + known.reserve_bytes
+    needed = with_slack(problem, static, allocated - static)
+    slacked = needed - known.reserve_bytes
     capacity = problem.accelerator.memory_bytes
     verdict = np.where(needed > known.full_share * capacity, Verdict.DOES_NOT_FIT, Verdict.FITS)
     risky = (needed > known.risky_share * capacity) & (verdict == Verdict.FITS)

@@ -33,6 +33,10 @@ class Wire:
     slow_bytes_per_s: F64
     latency_s: F64
 
+    def take(self, rows: I64) -> "Wire":
+        """The links of the given rows."""
+        return Wire(**{name: getattr(self, name)[rows] for name in Wire.__slots__})
+
 
 def strides(plans: Plans) -> dict[str, I64]:
     """Distance between neighbours of each axis: the product of the degrees of all axes inside it."""

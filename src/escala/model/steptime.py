@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from escala.model.collectives import all_reduce_s, gather_s, send_s
-from escala.model.columns import F64, I64, doublings, soft_maximum
+from escala.model.columns import F64, I64, distinct, doublings, soft_maximum
 from escala.model.efficiency import linear_flop_per_s, matmul_s, memory_bytes_per_s, pass_s
 from escala.model.layers import LayerTime, matmul_backward_ratio
 from escala.model.matmuls import Matmul
 from escala.model.memory import first_of_largest, head_tokens, recompute_share, sharing
-from escala.model.placement import neighbour_wire, wire
+from escala.model.placement import Wire, neighbour_wire, wire
 from escala.model.plan import Plans, Recompute, Schedule
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
@@ -64,6 +64,46 @@ class StepTime:
         return np.asarray(sum(getattr(self, term.name) for term in fields(self)), np.float64)
 
 
+WIRE_COLUMNS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "shard", "placement")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepWires:
+    """Links of the groups outside layers: sharding, replicas of dense and of expert parameters, stages."""
+
+    sharding: Wire
+    replicas: Wire
+    expert_replicas: Wire
+    stage_bytes_per_s: F64
+    stage_latency_s: F64
+
+
+def step_wires(problem: Problem, plans: Plans) -> StepWires:
+    """Links of all groups outside layers, computed once per distinct row of the columns that place them."""
+    first, group = distinct([getattr(plans, name) for name in WIRE_COLUMNS])
+    few, cluster = plans.take(first), problem.cluster
+    held = _held(few)
+    stage_speed, stage_latency = neighbour_wire(cluster, few)
+    axes = ("cp", "dp")
+    return StepWires(
+        sharding=wire(cluster, few, axes, few.shard).take(group),
+        replicas=wire(cluster, few, axes, _replicas(few), held).take(group),
+        expert_replicas=wire(cluster, few, axes, np.maximum(1, expert_replicas(few) // held), held).take(group),
+        stage_bytes_per_s=stage_speed[group],
+        stage_latency_s=stage_latency[group],
+    )
+
+
+def _held(plans: Plans) -> I64:
+    """Ranks of one shard group: what lies between two replicas of the same shard."""
+    return np.where((plans.zero >= 3) & (plans.shard > 1), plans.shard, 1)
+
+
+def _replicas(plans: Plans) -> I64:
+    """Ranks that hold the same dense parameters: all of dp x cp, or one of each shard group."""
+    return np.maximum(1, plans.dp * plans.cp // _held(plans))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rank:
     """One rank of each plan (the slowest): its layers, parameters and seconds of one micro-batch."""
@@ -77,6 +117,7 @@ class Rank:
     head_s: F64
     embedding_s: F64
     mean_s: F64
+    wires: StepWires
 
 
 def step_time(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[LayerTime]) -> StepTime:
@@ -87,7 +128,7 @@ def step_time(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layer
     terms["head_s"] = rank.head_s * plans.micro_batches
     terms["embedding_s"] = rank.embedding_s * plans.micro_batches
     terms["recompute_s"] = rank.recompute_s * plans.micro_batches
-    terms["transfer_s"] = transfer_s(problem, plans)
+    terms["transfer_s"] = transfer_s(problem, plans, rank.wires)
     terms["bubble_s"] = bubble_s(problem, plans, rank)
     terms["sharding_s"] = sharding_s(problem, plans, rank)
     terms["gradient_sync_s"] = gradient_sync_s(problem, plans, rank, terms["bubble_s"])
@@ -128,6 +169,7 @@ def slowest_rank(
         head_s=(pairs.has_head * head)[worst],
         embedding_s=(pairs.has_embedding * embedding)[worst],
         mean_s=mean,
+        wires=step_wires(problem, plans),
     )
 
 
@@ -170,7 +212,7 @@ def embedding_s(problem: Problem, plans: Plans) -> F64:
     return total
 
 
-def transfer_s(problem: Problem, plans: Plans) -> F64:
+def transfer_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
     """Activations between pipeline stages: 2 sends per micro-batch and chunk, (payload / wire + latency).
 
     Payload = tokens * hidden * 2 bytes, over TP ranks when SP is on or the engine scatters and gathers. All of
@@ -181,7 +223,7 @@ def transfer_s(problem: Problem, plans: Plans) -> F64:
     tokens = plans.micro_batch * float(stack.tokens or problem.workload.sequence_tokens) / plans.cp
     is_split = (plans.sp == 1) | problem.engine.time.splits_transfers
     payload_bytes = tokens * stack.hidden * 2.0 / np.where(is_split, plans.tp, 1)
-    speed, latency = neighbour_wire(problem.cluster, plans)
+    speed, latency = wires.stage_bytes_per_s, wires.stage_latency_s
     once_s = send_s(payload_bytes, speed * known.transfer_efficiency, latency + known.transfer_latency_s)
     hops = 2.0 * plans.micro_batches * plans.virtual_stages
     return np.where(plans.pp > 1, hops * once_s, 0.0)
@@ -227,7 +269,7 @@ def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64
     parts = rank.parts
     width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
     over_dense, over_expert = sharing(plans, np.arange(len(plans)))
-    link = wire(problem.cluster, plans, ("cp", "dp"), plans.shard)
+    link = rank.wires.sharding
     latency = link.latency_s * rank.counts.sum(axis=1)
     speed = link.gather_bytes_per_s
     frozen = problem.workload.is_frozen
@@ -256,28 +298,18 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
 
 
 def _replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    memory, parts = problem.engine.memory, rank.parts
+    parts, held = rank.parts, _held(plans)
+    dense_s = _reduce(problem, plans, parts.trained_dense / held, rank.wires.replicas)
+    expert_s = _reduce(problem, plans, parts.trained_expert / held, rank.wires.expert_replicas)
+    return dense_s + expert_s
+
+
+def _reduce(problem: Problem, plans: Plans, parameters: F64, link: Wire) -> F64:
     width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
-    replicas = plans.dp * plans.cp
-    grouped = (plans.zero >= 3) & (plans.shard > 1)
-    groups = np.where(grouped, np.maximum(1, replicas // plans.shard), replicas)
-    held = np.where(grouped, plans.shard, 1).astype(np.int64)
-    dense_s = _reduce(problem, plans, parts.trained_dense / held, groups, width, held)
-    experts = np.maximum(1, expert_replicas(plans) // held)
-    expert_s = _reduce(problem, plans, parts.trained_expert / held, experts, width, held)
-    bytes_ok = memory.gradient_bytes > 0
-    return np.where(bytes_ok, dense_s + expert_s, 0.0)
-
-
-def _reduce(
-    problem: Problem, plans: Plans, parameters: F64, ranks: I64, width: F64, thinning: I64
-) -> F64:
-    link = wire(problem.cluster, plans, ("cp", "dp"), ranks, thinning)
-    count = ranks.astype(np.float64)
     gradient_bytes = problem.engine.memory.gradient_bytes * parameters
-    reduced_s = all_reduce_s(gradient_bytes, count, link.reduce_bytes_per_s, link.latency_s)
-    scattered_s = gather_s(gradient_bytes, count, link.gather_bytes_per_s, link.latency_s)
-    gathered_s = gather_s(width * parameters, count, link.gather_bytes_per_s, link.latency_s)
+    reduced_s = all_reduce_s(gradient_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
+    scattered_s = gather_s(gradient_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    gathered_s = gather_s(width * parameters, link.ranks, link.gather_bytes_per_s, link.latency_s)
     sharded = (plans.zero == 1) | (plans.zero == 2)
     return np.where(parameters > 0, np.where(sharded, scattered_s + gathered_s, reduced_s), 0.0)
 

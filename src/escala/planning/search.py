@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, I64
-from escala.model.estimate import Estimate, estimate, least_bytes, least_s, memory_of
+from escala.model.energy import footprint
+from escala.model.estimate import Dealt, Estimate, deal, estimate, least_bytes, least_s, least_state_bytes, memory_of, time_of
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans, Recompute, concatenate
 from escala.model.problem import Problem
@@ -182,25 +183,57 @@ class _Search:
         return self._found(size(self.problem, self.limits, every), time.perf_counter() - start)
 
     def _ordered(self, every: list[Group]) -> Iterable[tuple[F64, Group, np.ndarray]]:
-        """Groups with the lower bounds of their cells, the most promising group first."""
-        tables = [cells(group) for group in every]
-        if not tables:
+        """Groups with the lower bounds of their cells that may fit, the most promising group first."""
+        if not every:
             return []
-        bounds = self._bounds(np.concatenate(tables))
-        ends = np.cumsum([len(table) for table in tables])[:-1]
-        split = np.split(bounds, ends)
-        order = np.argsort([bound.min(initial=np.inf) for bound in split], kind="stable")
-        return [(split[i], every[i], tables[i]) for i in order]
+        tables = [cells(group) for group in every]
+        owner = np.repeat(np.arange(len(every)), [len(table) for table in tables])
+        table, states = np.concatenate(tables), self._least_states(every, tables)
+        possible = self._affordable(table, states)
+        counts = np.bincount(owner[~possible], minlength=len(every))
+        lost = (g.ways * int(n) // len(t) for g, n, t in zip(every, counts, tables, strict=True))
+        self.rejected["does not fit"] += sum(lost)
+        table, owner = table[possible], owner[possible]
+        bounds = self._bounds(table)
+        mine = [owner == index for index in range(len(every))]
+        order = np.argsort([bounds[rows].min(initial=np.inf) for rows in mine], kind="stable")
+        return [(bounds[mine[i]], every[i], table[mine[i]]) for i in order]
+
+    def _least_states(self, every: list[Group], tables: list[np.ndarray]) -> F64:
+        """For every cell, the states of its average rank under the leanest sharding of its group."""
+        rows = [
+            (g.dp, g.tp, g.pp, g.cp, ep, etp, *mode) for g in every for ep, etp in g.experts for mode in g.modes
+        ]
+        names = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "reshard", "shard")
+        states = least_state_bytes(self.problem, self._plans(dict(zip(names, np.array(rows).T, strict=True))))
+        experts = [len(g.modes) for g in every for _ in g.experts]
+        least = np.minimum.reduceat(states, np.concatenate(([0], np.cumsum(experts)[:-1])))
+        repeats = [len(t) // len(g.experts) for g, t in zip(every, tables, strict=True) for _ in g.experts]
+        return np.repeat(least, repeats)
+
+    def _affordable(self, table: np.ndarray, states: F64) -> np.ndarray:
+        parts = [
+            self._may_fit(self._plans(self._columns(table[begin : begin + CHUNK_ROWS])), states[begin : begin + CHUNK_ROWS])
+            for begin in range(0, len(table), CHUNK_ROWS)
+        ]
+        return np.concatenate(parts)
+
+    def _may_fit(self, plans: Plans, states: F64) -> np.ndarray:
+        capacity = self.problem.accelerator.memory_bytes * self.problem.assumptions.full_share
+        return np.asarray(least_bytes(self.problem, plans, states) <= capacity)
+
+    def _columns(self, table: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(CELL, table.T, strict=True))
+
+    def _plans(self, columns: dict[str, np.ndarray]) -> Plans:
+        """Plans from columns, compiled and with fused loss where engine and user allow."""
+        rows = len(columns["dp"])
+        return fill({**columns, **self._finished(rows, *self._finish())}, rows, self.limits.precision)
 
     def _bounds(self, table: np.ndarray) -> F64:
-        compiled, fused = self._finish()
-        parts = []
-        for begin in range(0, len(table), CHUNK_ROWS):
-            rows = table[begin : begin + CHUNK_ROWS]
-            columns = dict(zip(CELL, rows.T, strict=True))
-            plans = fill({**columns, **self._finished(len(rows), compiled, fused)}, len(rows), self.limits.precision)
-            parts.append(least_s(self.problem, plans))
-        return np.concatenate(parts) * self._least_per_second()
+        starts = range(0, len(table), CHUNK_ROWS)
+        parts = [self._plans(self._columns(table[begin : begin + CHUNK_ROWS])) for begin in starts]
+        return np.concatenate([least_s(self.problem, part) for part in parts]) * self._least_per_second()
 
     def _least_per_second(self) -> float:
         """Least value of the objective for each second: 1 for time, the idle power of all devices for energy."""
@@ -232,67 +265,76 @@ class _Search:
         return {"compile": np.full(rows, compiled, np.int64), "fused_loss": np.full(rows, fused, np.int64)}
 
     def _evaluate(self, waiting: list[dict[str, np.ndarray]]) -> None:
-        columns = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
-        rows = len(columns["dp"])
-        plans = fill({**columns, **self._finished(rows, *self._finish())}, rows, self.limits.precision)
-        capacity = self.problem.accelerator.memory_bytes * self.problem.assumptions.full_share
-        possible = least_bytes(self.problem, plans) <= capacity
+        plans = self._plans({name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]})
+        possible = self._may_fit(plans, least_state_bytes(self.problem, plans))
         self.rejected["does not fit"] += int((~possible).sum())
         plans = plans.take(possible)
         for begin in range(0, len(plans), CHUNK_ROWS):
             self._rank(plans.take(slice(begin, begin + CHUNK_ROWS)))
 
     def _rank(self, plans: Plans) -> None:
-        fitting = [part for part in self._fitting(plans) if len(part)]
-        if not fitting:
-            return
-        those = concatenate(fitting)
-        self.feasible += len(those)
-        self.estimated += len(those)
-        result = estimate(self.problem, those)
-        self.pool.add(those, self._values(result))
+        """Drop what is too slow even without recompute, find what fits, price it, keep the best."""
+        plain = self._values(plans)
+        useful = self._can_matter(plans, plain)
+        self.rejected["slower than those shown, by a bound"] += int((~useful).sum())
+        fitting = [part for part in self._fitting(plans.take(useful)) if len(part)]
+        self.estimated += len(plans)
+        if fitting:
+            those = concatenate(fitting)
+            self.feasible += len(those)
+            self.pool.add(those, self._values(those))
 
-    def _values(self, result: Estimate) -> F64:
-        if self.objective is Objective.ENERGY and result.footprint.energy_j is not None:
-            return result.footprint.energy_j
-        return result.step_s
+    def _can_matter(self, plans: Plans, values: F64) -> np.ndarray:
+        matters = values <= self.pool.bound()
+        for name, mask in family_masks(plans).items():
+            matters |= mask & (values <= self.pool.families.get(name, (np.inf, None))[0])
+        return matters
+
+    def _values(self, plans: Plans) -> F64:
+        time = time_of(self.problem, plans)
+        if self.objective is Objective.ENERGY:
+            energy = footprint(self.problem, plans, time).energy_j
+            return time.step_s if energy is None else energy
+        return time.step_s
 
     def _fitting(self, plans: Plans) -> list[Plans]:
         """Plans that fit: as they are, selectively recomputed, or with the fewest recomputed layers."""
         allowed = {mode for mode in Recompute if self.limits.keep("recompute", (int(mode),))}
+        lacks = self.problem.engine.lacks
         found: list[Plans] = []
         rest = plans
-        if Recompute.NONE in allowed:
-            fits = self._fits(plans)
+        if Recompute.NONE in allowed and len(plans):
+            fits = self._fits(plans, deal(self.problem, plans))
             found, rest = [plans.take(fits)], plans.take(~fits)
         if not len(rest):
             return found
-        before = len(rest)
-        selective = recomputed(rest, Recompute.SELECTIVE)
-        if Recompute.SELECTIVE in allowed and "selective" not in self.problem.engine.lacks:
-            found.append(selective.take(self._fits(selective)))
+        dealt = deal(self.problem, rest)
+        if Recompute.SELECTIVE in allowed and "selective" not in lacks:
+            selective = recomputed(rest, Recompute.SELECTIVE)
+            found.append(selective.take(self._fits(selective, dealt)))
         full = recomputed(rest, Recompute.FULL)
-        fits = self._fits(full)
-        self.rejected["does not fit"] += before - int(fits.sum())
+        fits = self._fits(full, dealt)
+        self.rejected["does not fit"] += len(rest) - int(fits.sum())
         if Recompute.FULL in allowed:
             found.append(full.take(fits))
-        if Recompute.FIRST_LAYERS in allowed and "first-layers" not in self.problem.engine.lacks:
+        if Recompute.FIRST_LAYERS in allowed and "first-layers" not in lacks:
             found.append(self._fewest_layers(rest.take(fits)))
         return found
 
-    def _fits(self, plans: Plans) -> np.ndarray:
-        if not len(plans):
-            return np.zeros(0, np.bool_)
-        return memory_of(self.problem, plans).verdict <= self.accepted
+    def _fits(self, plans: Plans, dealt: Dealt) -> np.ndarray:
+        return memory_of(self.problem, plans, dealt).verdict <= self.accepted
 
     def _fewest_layers(self, plans: Plans) -> Plans:
         """Plans with the fewest recomputed layers that fit, fewer than all; by bisection, memory falls with each."""
+        if not len(plans):
+            return plans
+        dealt = deal(self.problem, plans)
         layers = self.problem.workload.network.layers
         high = -(-layers // plans.pp)
         low = np.zeros(len(plans), np.int64)
-        while len(plans) and int((high - low).max()) > 1:
+        while int((high - low).max()) > 1:
             middle = np.maximum((low + high) // 2, 1)
-            fits = self._fits(recomputed(plans, Recompute.FIRST_LAYERS, middle))
+            fits = self._fits(recomputed(plans, Recompute.FIRST_LAYERS, middle), dealt)
             high, low = np.where(fits, middle, high), np.where(fits, low, middle)
         some = recomputed(plans, Recompute.FIRST_LAYERS, high)
         return some.take(high < -(-layers // plans.pp))
@@ -321,7 +363,7 @@ class _Search:
         known = Plans.of([plan for _, plan in self.pool.styles.values()])
         twins = self._twins(known)
         result = estimate(self.problem, twins)
-        values, points = self._values(result), complexity(twins)
+        values, points = self._values(twins), complexity(twins)
         usable = np.flatnonzero(result.memory.verdict <= self.accepted)
         near = usable[values[usable] <= values[usable].min() * (1 + self.tolerance)]
         choice = int(near[np.lexsort((values[near], points[near]))[0]])

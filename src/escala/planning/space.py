@@ -292,11 +292,10 @@ CELL: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "placement", "micro_batch", 
 def cells(group: Group) -> np.ndarray:
     """The choices of a group that decide what a layer costs, crossed; columns in the order of CELL."""
     lists = (group.experts, group.orders, group.micro, group.sequence, group.context)
-    rows = [
-        (group.dp, group.tp, group.pp, group.cp, ep, etp, order, micro_batch, m, sp, kind)
-        for (ep, etp), order, (micro_batch, m), sp, kind in product(*lists)
-    ]
-    return np.array(rows, np.int64).reshape(len(rows), len(CELL))
+    pick = np.indices([len(choices) for choices in lists]).reshape(len(lists), -1)
+    columns = [np.array(choices, np.int64).reshape(len(choices), -1)[i] for choices, i in zip(lists, pick, strict=True)]
+    fixed = np.tile(np.array([group.dp, group.tp, group.pp, group.cp], np.int64), (pick.shape[1], 1))
+    return np.hstack([fixed, *columns])
 
 
 def expand(group: Group, chosen: np.ndarray) -> dict[str, np.ndarray]:
