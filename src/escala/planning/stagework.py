@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escala.model.activations import Kept, kept
+from escala.model.activations import Kept
 from escala.model.columns import F64, I64, Bool
-from escala.model.layers import LayerTime, layer_time, layer_wires, matmul_backward_ratio
+from escala.model.estimate import kept_layers
+from escala.model.layers import LayerTime, matmul_backward_ratio
 from escala.model.plan import Plan, Plans, Recompute
 from escala.model.problem import Problem
-from escala.model.stages import kinds, layer_kinds, rank_stages, stage_layers
+from escala.model.stages import layer_kinds, rank_stages, stage_layers
 from escala.model.steptime import embedding_s, head_s
 
 
@@ -37,13 +38,6 @@ class _Layers:
     stage: I64
     kind: I64
     is_recomputed: Bool
-
-
-def layer_times(problem: Problem, plans: Plans) -> list[LayerTime]:
-    """Seconds of one layer of every kind, in the order of `stages.kinds`."""
-    wires = layer_wires(problem, plans)
-    every = kinds(problem.workload.network)
-    return [layer_time(problem, plans, stack, block, wires) for stack, block in every]
 
 
 def stage_work(problem: Problem, plan: Plan, times: list[LayerTime]) -> StageWork:
@@ -118,8 +112,7 @@ def _end_weight_s(problem: Problem, plans: Plans, stages: int) -> F64:
 
 def _kept_bytes(problem: Problem, plan: Plan, layers: _Layers) -> F64:
     """What every layer keeps: all, what selective recompute leaves, or its checkpoint."""
-    every = kinds(problem.workload.network)
-    keeps = [kept(problem, Plans.of(plan), stack, block) for stack, block in every]
+    keeps = kept_layers(problem, Plans.of(plan))
     plain = "selective_bytes" if plan.recompute is Recompute.SELECTIVE else "whole_bytes"
     checkpoint = _of_layers(keeps, "checkpoint_bytes", layers)
     return np.where(layers.is_recomputed, checkpoint, _of_layers(keeps, plain, layers))

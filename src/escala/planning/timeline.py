@@ -12,6 +12,7 @@ import numpy as np
 
 from escala.errors import InvalidInput
 from escala.model.columns import F64
+from escala.model.estimate import timed_layers
 from escala.model.layers import LayerTime
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -25,11 +26,12 @@ from escala.model.steptime import (
     overhead_s,
     sharding_s,
     slowest_rank,
+    step_wires,
     straggler_s,
     transfer_s,
 )
 from escala.planning.schedules import SPLITS_BACKWARD, Kind, Task, orders, receiver, source, stage_ranks
-from escala.planning.stagework import layer_times, stage_work
+from escala.planning.stagework import stage_work
 
 UNPLAYABLE: Final = Reject.STAGES | Reject.STAGE_SPLIT | Reject.SCHEDULE | Reject.SCHEDULE_MICRO_BATCHES
 """Rules without which a plan has no order of tasks; plans rejected for other reasons can be looked at."""
@@ -82,7 +84,7 @@ def timeline(problem: Problem, plan: Plan) -> Timeline:
     """The pipeline task by task, then the model's sharding, gradients, optimizer, stragglers, overhead."""
     plans = Plans.of(plan)
     _refuse_unplayable(problem, plans)
-    times = layer_times(problem, plans)
+    times = timed_layers(problem, plans)
     work = stage_work(problem, plan, times)
     send_s = one_send_s(problem, plan)
     backward_s = work.backward_s - work.weight_s if plan.schedule in SPLITS_BACKWARD else work.backward_s
@@ -142,8 +144,9 @@ def play(plan: Plan, seconds: F64, send_s: float) -> tuple[tuple[Span, ...], ...
 
 def one_send_s(problem: Problem, plan: Plan) -> float:
     """Seconds of one send between stages: the model's transfers / (2 * micro-batches * virtual stages)."""
+    plans = Plans.of(plan)
     sends = 2 * plan.micro_batches * plan.virtual_stages
-    return float(transfer_s(problem, Plans.of(plan))[0]) / sends
+    return float(transfer_s(problem, plans, step_wires(problem, plans))[0]) / sends
 
 
 def held_over_time(
