@@ -9,7 +9,16 @@ from escala.model.activations import KEPT_COLUMNS, Kept, kept
 from escala.model.columns import F64, I64, distinct
 from escala.model.energy import Footprint, footprint
 from escala.model.flops import hardware_flop, model_flop, reference_peak_flop_per_s, utilisation
-from escala.model.layers import LAYER_COLUMNS, LayerTime, layer_time, layer_wires
+from escala.model.layers import (
+    COMPUTE_COLUMNS,
+    GROUP_COLUMNS,
+    LAYER_COLUMNS,
+    Compute,
+    LayerTime,
+    compute,
+    layer_time,
+    layer_wires,
+)
 from escala.model.memory import (
     STATE_COLUMNS,
     Memory,
@@ -27,7 +36,7 @@ from escala.model.stages import Slots, kinds, mean_slots, slots
 from escala.model.steptime import StepTime, embedding_s, head_s, step_time
 
 
-Columns = TypeVar("Columns", LayerTime, Kept)
+Columns = TypeVar("Columns", LayerTime, Compute, Kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,12 +134,21 @@ def least_s(problem: Problem, plans: Plans) -> F64:
 
 
 def timed_layers(problem: Problem, plans: Plans) -> list[LayerTime]:
-    """Seconds of every kind of layer, computed once per distinct row of the columns that matter to a layer."""
+    """Seconds of every kind of layer, computed once per distinct row of the columns that matter to a layer.
+
+    Links depend on some of those columns, what is computed on others.
+    """
     first, group = distinct([getattr(plans, name) for name in LAYER_COLUMNS])
     few = plans.take(first)
-    wires = layer_wires(problem, few)
-    every = kinds(problem.workload.network)
-    return [_spread(layer_time(problem, few, stack, block, wires), group) for stack, block in every]
+    first, placed = distinct([getattr(few, name) for name in GROUP_COLUMNS])
+    wires = layer_wires(problem, few.take(first)).take(placed)
+    first, shaped = distinct([getattr(few, name) for name in COMPUTE_COLUMNS])
+    fewer = few.take(first)
+    times = []
+    for stack, block in kinds(problem.workload.network):
+        own = _spread(compute(problem, fewer, stack, block), shaped)
+        times.append(_spread(layer_time(problem, few, stack, block, own, wires), group))
+    return times
 
 
 def kept_layers(problem: Problem, plans: Plans) -> list[Kept]:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
-from escala.model.columns import F64, doublings, soft_maximum
+from escala.model.columns import F64, I64, doublings, soft_maximum
 from escala.model.efficiency import core_s, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import SelectiveKind
 from escala.model.matmuls import LayerWork, Shape, layer_work
@@ -65,11 +65,6 @@ class _Sides:
     forward_s: F64
     backward_s: F64
 
-    @property
-    def total_s(self) -> F64:
-        """Both passes together."""
-        return self.forward_s + self.backward_s
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wires:
@@ -78,6 +73,10 @@ class Wires:
     tensor: Wire
     context: Wire
     expert: Wire
+
+    def take(self, rows: I64) -> "Wires":
+        """The links of the given rows."""
+        return Wires(**{name: getattr(self, name).take(rows) for name in Wires.__slots__})
 
 
 def layer_wires(problem: Problem, plans: Plans) -> Wires:
@@ -90,40 +89,72 @@ def layer_wires(problem: Problem, plans: Plans) -> Wires:
     )
 
 
-def layer_time(problem: Problem, plans: Plans, stack: Stack, block: Block, wires: Wires) -> LayerTime:
-    """Seconds of one layer: soft maximum of device time and CPU dispatch, forward and backward.
+COMPUTE_COLUMNS: Final = ("tp", "sp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
+GROUP_COLUMNS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "placement")
 
-    Device time = matrix products + attention + memory passes + routing + exposed communication.
-    """
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Compute:
+    """Seconds of one layer that no link decides. Shapes: (n,)."""
+
+    matmul_forward_s: F64
+    matmul_backward_s: F64
+    attention_forward_s: F64
+    attention_backward_s: F64
+    elementwise_s: F64
+    routing_s: F64
+    floor_s: F64
+
+
+def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compute:
+    """Matrix products, attention, memory passes, routing and CPU dispatch of one layer."""
     shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
     work = layer_work(block, stack, shape)
-    matmul = _matmul(problem, plans, work)
-    core = _attention(problem, plans, work)
-    elementwise = _elementwise(problem, plans, stack, block, shape)
-    routing = _routing(problem, plans, stack, work)
+    matmul, core = _matmul(problem, plans, work), _attention(problem, plans, work)
+    return Compute(
+        matmul_forward_s=matmul.forward_s,
+        matmul_backward_s=matmul.backward_s,
+        attention_forward_s=core.forward_s,
+        attention_backward_s=core.backward_s,
+        elementwise_s=_elementwise(problem, plans, stack, block, shape),
+        routing_s=_routing(problem, plans, stack, work),
+        floor_s=dispatch_s(problem, plans, block),
+    )
+
+
+def layer_time(
+    problem: Problem, plans: Plans, stack: Stack, block: Block, own: Compute, wires: Wires
+) -> LayerTime:
+    """Seconds of one layer: soft maximum of device time and CPU dispatch, forward and backward.
+
+    Device time = matrix products + attention + memory passes + routing + exposed communication. Memory passes
+    and routing lie a third in forward.
+    """
+    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
     tensor = _tensor_parallel(problem, plans, stack, block, shape, wires.tensor)
-    context = _context_parallel(problem, plans, stack, block, shape, wires.context)
-    expert = _expert_parallel(problem, plans, stack, work, wires.expert)
-    sides = (matmul, core, elementwise, routing, tensor, context, expert)
-    device_forward_s = sum((side.forward_s for side in sides), np.zeros(len(plans)))
-    device_backward_s = sum((side.backward_s for side in sides), np.zeros(len(plans)))
-    floor_s = dispatch_s(problem, plans, block)
-    norm = problem.assumptions.dispatch_norm
-    forward_s = soft_maximum(device_forward_s, floor_s, norm)
-    backward_s = soft_maximum(device_backward_s, floor_s * problem.engine.time.dispatch_backward_ratio, norm)
+    context = _context_parallel(problem, plans, block, shape, wires.context)
+    expert = _expert_parallel(problem, plans, stack, layer_work(block, stack, shape), wires.expert)
+    passes_s = own.elementwise_s + own.routing_s
+    device_forward_s = own.matmul_forward_s + own.attention_forward_s + passes_s / 3
+    device_forward_s = device_forward_s + tensor.forward_s + context.forward_s + expert.forward_s
+    device_backward_s = own.matmul_backward_s + own.attention_backward_s + passes_s * 2 / 3
+    device_backward_s = device_backward_s + tensor.backward_s + context.backward_s + expert.backward_s
+    norm, ratio = problem.assumptions.dispatch_norm, problem.engine.time.dispatch_backward_ratio
+    forward_s = soft_maximum(device_forward_s, own.floor_s, norm)
+    backward_s = soft_maximum(device_backward_s, own.floor_s * ratio, norm)
     return LayerTime(
-        matmul_s=matmul.total_s,
-        attention_s=core.total_s,
-        elementwise_s=elementwise.total_s,
-        routing_s=routing.total_s,
-        tensor_parallel_s=tensor.total_s,
-        context_parallel_s=context.total_s,
-        expert_parallel_s=expert.total_s,
+        matmul_s=own.matmul_forward_s + own.matmul_backward_s,
+        attention_s=own.attention_forward_s + own.attention_backward_s,
+        elementwise_s=own.elementwise_s,
+        routing_s=own.routing_s,
+        tensor_parallel_s=tensor.forward_s + tensor.backward_s,
+        context_parallel_s=context.forward_s + context.backward_s,
+        expert_parallel_s=expert.forward_s + expert.backward_s,
         dispatch_s=forward_s + backward_s - device_forward_s - device_backward_s,
         forward_s=forward_s,
         backward_s=backward_s,
         recompute_full_s=forward_s,
-        recompute_selective_s=_selective(problem, matmul, core, elementwise),
+        recompute_selective_s=_selective(problem, own),
     )
 
 
@@ -163,8 +194,8 @@ def _attention(problem: Problem, plans: Plans, work: LayerWork) -> _Sides:
     return _Sides(forward_s=forward_s, backward_s=backward_s)
 
 
-def _elementwise(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> _Sides:
-    """Memory passes of norms, activations, residuals: passes * tokens * width * bytes, a third in forward.
+def _elementwise(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
+    """Memory passes of norms, activations, residuals, forward and backward: passes * tokens * width * bytes.
 
     Half of the passes run over the hidden stream (split by SP), half over what TP splits, which grows with
     the feed-forward width. Convolutions move every activation `convolution_passes` times.
@@ -179,8 +210,7 @@ def _elementwise(problem: Problem, plans: Plans, stack: Stack, block: Block, sha
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
     transformer_bytes = 0.0 if pixels else passes / 2 * rows * stack.hidden * width_bytes
     convolution_bytes = known.convolution_passes * compiled * shape.samples * pixels * width_bytes
-    total_s = pass_s(problem, transformer_bytes + convolution_bytes)
-    return _Sides(forward_s=total_s / 3, backward_s=total_s * 2 / 3)
+    return pass_s(problem, transformer_bytes + convolution_bytes)
 
 
 def _inner_width(block: Block, stack: Stack) -> float:
@@ -194,14 +224,11 @@ def _inner_width(block: Block, stack: Stack) -> float:
     return width or float(stack.hidden)
 
 
-def _routing(problem: Problem, plans: Plans, stack: Stack, work: LayerWork) -> _Sides:
+def _routing(problem: Problem, plans: Plans, stack: Stack, work: LayerWork) -> F64:
     """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes."""
     if work.routed_tokens is None:
-        zero = np.zeros(len(plans))
-        return _Sides(forward_s=zero, backward_s=zero)
-    moved_bytes = problem.assumptions.routing_passes * work.routed_tokens * stack.hidden * 2.0
-    total_s = pass_s(problem, moved_bytes)
-    return _Sides(forward_s=total_s / 3, backward_s=total_s * 2 / 3)
+        return np.zeros(len(plans))
+    return pass_s(problem, problem.assumptions.routing_passes * work.routed_tokens * stack.hidden * 2.0)
 
 
 def _tensor_parallel(
@@ -220,9 +247,7 @@ def _tensor_parallel(
     return _Sides(forward_s=once_s, backward_s=once_s * np.where(plans.sp == 1, 1.5, 1.0))
 
 
-def _context_parallel(
-    problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape, link: Wire
-) -> _Sides:
+def _context_parallel(problem: Problem, plans: Plans, block: Block, shape: Shape, link: Wire) -> _Sides:
     """Exchange of keys and values (ring, all-gather) or of heads (Ulysses); twice that in backward.
 
     Ring and all-gather move the keys and values of the other ranks; Ulysses sends queries, keys, values and
@@ -268,8 +293,8 @@ def _expert_parallel(problem: Problem, plans: Plans, stack: Stack, work: LayerWo
     return _Sides(forward_s=side_s, backward_s=side_s)
 
 
-def _selective(problem: Problem, matmul: _Sides, core: _Sides, elementwise: _Sides) -> F64:
+def _selective(problem: Problem, own: Compute) -> F64:
     """What selective recompute computes again: the attention core, or cheap operators and every second product."""
     if problem.engine.memory.selective is SelectiveKind.ATTENTION_CORE:
-        return core.forward_s
-    return elementwise.forward_s + 0.5 * matmul.forward_s
+        return own.attention_forward_s
+    return own.elementwise_s / 3 + 0.5 * own.matmul_forward_s

@@ -193,11 +193,10 @@ class _Search:
         counts = np.bincount(owner[~possible], minlength=len(every))
         lost = (g.ways * int(n) // len(t) for g, n, t in zip(every, counts, tables, strict=True))
         self.rejected["does not fit"] += sum(lost)
-        table, owner = table[possible], owner[possible]
-        bounds = self._bounds(table)
-        mine = [owner == index for index in range(len(every))]
-        order = np.argsort([bounds[rows].min(initial=np.inf) for rows in mine], kind="stable")
-        return [(bounds[mine[i]], every[i], table[mine[i]]) for i in order]
+        table, cuts = table[possible], np.searchsorted(owner[possible], np.arange(1, len(every)))
+        mine, bounds = np.split(table, cuts), np.split(self._bounds(table), cuts)
+        order = np.argsort([bound.min(initial=np.inf) for bound in bounds], kind="stable")
+        return [(bounds[i], every[i], mine[i]) for i in order]
 
     def _least_states(self, every: list[Group], tables: list[np.ndarray]) -> F64:
         """For every cell, the states of its average rank under the leanest sharding of its group."""
@@ -233,7 +232,8 @@ class _Search:
     def _bounds(self, table: np.ndarray) -> F64:
         starts = range(0, len(table), CHUNK_ROWS)
         parts = [self._plans(self._columns(table[begin : begin + CHUNK_ROWS])) for begin in starts]
-        return np.concatenate([least_s(self.problem, part) for part in parts]) * self._least_per_second()
+        bounds = [least_s(self.problem, part) for part in parts] or [np.empty(0)]
+        return np.concatenate(bounds) * self._least_per_second()
 
     def _least_per_second(self) -> float:
         """Least value of the objective for each second: 1 for time, the idle power of all devices for energy."""

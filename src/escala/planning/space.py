@@ -141,6 +141,8 @@ def _group(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp:
     per_rank = problem.workload.global_batch // dp
     sizes = limits.keep("micro_batch", tuple(d for d in divisors(per_rank) if d <= MAX_MICRO_BATCH))
     micro = tuple((each, per_rank // each) for each in sizes)
+    divided = tuple(_pipelines(problem, limits, pp, may_interleave=True))
+    ragged = tuple(_pipelines(problem, limits, pp, may_interleave=False))
     return Group(
         dp=dp,
         tp=tp,
@@ -152,7 +154,7 @@ def _group(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp:
         micro=micro,
         sequence=_sequence_choices(problem, limits, tp, cp),
         context=_context_choices(problem, limits, tp, cp),
-        pipelines={m: tuple(_pipelines(problem, limits, pp, m)) for _, m in micro},
+        pipelines={m: (divided if m % pp == 0 else ragged) for _, m in micro},
     )
 
 
@@ -234,13 +236,18 @@ def _context_choices(problem: Problem, limits: SpaceLimits, tp: int, cp: int) ->
     return limits.keep("cp_kind", tuple(kinds))
 
 
-def _pipelines(problem: Problem, limits: SpaceLimits, pp: int, m: int) -> Iterator[tuple[int, int, int]]:
-    """Schedule, virtual stages and split: 1F1B, GPipe, interleaved at every virtual count, zero-bubble V."""
+def _pipelines(
+    problem: Problem, limits: SpaceLimits, pp: int, *, may_interleave: bool
+) -> Iterator[tuple[int, int, int]]:
+    """Schedule, virtual stages and split: 1F1B, GPipe, interleaved at every virtual count, zero-bubble V.
+
+    Interleaving needs micro-batches that pp divides.
+    """
     layers, lacks = problem.workload.network.layers, problem.engine.lacks
     shapes: list[tuple[Schedule, int]] = [(Schedule.NONE, 1)] if pp == 1 else [(Schedule.ONE_F_ONE_B, 1)]
     if pp > 1:
         shapes += [(Schedule.GPIPE, 1)] if "gpipe" not in lacks else []
-        most = (layers + 2) // pp if "interleaved" not in lacks and m % pp == 0 else 1
+        most = (layers + 2) // pp if "interleaved" not in lacks and may_interleave else 1
         shapes += [(Schedule.INTERLEAVED, v) for v in range(2, most + 1)]
         shapes += [(Schedule.ZERO_BUBBLE_V, 2)] if "zero-bubble-v" not in lacks and layers >= 2 * pp else []
     for schedule, virtual in shapes:
