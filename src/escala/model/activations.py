@@ -55,7 +55,8 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     """Norms + parts, in bytes at 16-bit precision; each norm also keeps 4 bytes of statistics a token."""
     stream = shape.split_tokens * stack.hidden
     cast = autocasts(problem, plans)
-    total = block.norms * (_norm_bytes(problem, block, cast) * stream + 4.0 * shape.split_tokens)
+    norm_bytes = _norm_bytes(problem, block, cast, plans.compile != Compile.OFF)
+    total = block.norms * (norm_bytes * stream + 4.0 * shape.split_tokens)
     total = total + problem.engine.memory.mask_bytes * stream
     for part in block.parts:
         total = total + _input_bytes(problem, part, cast) * stream
@@ -72,15 +73,18 @@ def autocasts(problem: Problem, plans: Plans) -> Bool:
     return np.asarray(wanted & sixteen & (not problem.workload.is_frozen), np.bool_)
 
 
-def _norm_bytes(problem: Problem, block: Block, cast: Bool) -> F64:
+def _norm_bytes(problem: Problem, block: Block, cast: Bool, compiled: Bool) -> F64:
     """Bytes per element that a norm keeps beyond its output: LayerNorm its input, eager RMSNorm fp32 copies.
 
-    A frozen RMSNorm needs no product for its weight; autocast keeps both copies in fp32.
+    A frozen RMSNorm needs no product for its weight; autocast keeps both copies in fp32; a compiled norm keeps
+    its input alone.
     """
     if block.norm_weights != 1:
         return np.where(cast, 4.0, 2.0)
-    plain = problem.engine.memory.norm_bytes - (2.0 if problem.workload.is_frozen else 0.0)
-    return np.where(cast, 8.0, max(plain, 2.0))
+    memory = problem.engine.memory
+    plain = max(memory.norm_bytes - (2.0 if problem.workload.is_frozen else 0.0), 2.0)
+    eager = np.where(cast, 8.0, plain)
+    return np.where(compiled, np.minimum(eager, memory.compiled_norm_bytes), eager)
 
 
 def _input_bytes(problem: Problem, part: object, cast: Bool) -> F64:

@@ -58,6 +58,7 @@ class EngineTime:
     moe_dispatch_ratio: float
     attention_kernel: AttentionKernel
     tensor_exposed: float
+    compiled_tensor_exposed: float
     context_exposed: float
     expert_exposed: float
     gradient_hidden: float
@@ -98,6 +99,7 @@ class EngineMemory:
     fused_loss_bytes: float
     parallel_loss_bytes: float
     norm_bytes: float
+    compiled_norm_bytes: float
     mask_bytes: float
     gated_tensors: float
     compiled_gated_tensors: float

@@ -20,20 +20,20 @@ from escala.model.workload import Workload
 CONVENTION: Final = "model FLOP: products and full attention, output layer counted, recompute not"
 
 
-def forward_flop(network: Network, sequence_tokens: int) -> tuple[float, float]:
-    """Forward work of one sample: (layers, head), 2 * rows * inner * outer of every product + attention."""
+def forward_flop(network: Network, sequence_tokens: int) -> tuple[float, float, float]:
+    """Forward work of one sample: products of layers, attention, head; 2 * rows * inner * outer, unmasked."""
     one = Plans.of(Plan())
-    layers = 0.0
+    products = attention = head = 0.0
     for stack, block in kinds(network):
         work = layer_work(block, stack, Shape.of(one, stack.tokens or sequence_tokens))
-        flop = sum(float(m.flop[0]) for m in work.matmuls) + sum(_full(core) for core in work.cores)
-        layers += flop * stack.count(stack.blocks.index(block))
-    head = 0.0
+        count = stack.count(stack.blocks.index(block))
+        products += count * sum(float(m.flop[0]) for m in work.matmuls)
+        attention += count * sum(_full(core) for core in work.cores)
     for stack in network.stacks:
         if stack.head is not None:
             tokens = float(stack.tokens or sequence_tokens) if stack.head.is_per_token else 1.0
             head += 2.0 * tokens * stack.hidden * stack.head.outputs
-    return layers, head
+    return products, attention, head
 
 
 def _full(core: Core) -> float:
@@ -41,10 +41,16 @@ def _full(core: Core) -> float:
     return 2.0 * float(core.score_elements[0]) * core.width
 
 
+def work_by_kind(workload: Workload) -> dict[str, float]:
+    """Model FLOP of one step by the term of the step that does them: 3 * forward, 2 * when weights are frozen."""
+    passes = (2.0 if workload.is_frozen else 3.0) * workload.global_batch
+    products, attention, head = forward_flop(workload.network, workload.sequence_tokens)
+    return {"matmul_s": passes * products, "attention_s": passes * attention, "head_s": passes * head}
+
+
 def model_flop(workload: Workload) -> float:
     """Work of one step that the network itself asks for: 3 * forward * global batch, 2 * when weights are frozen."""
-    layers, head = forward_flop(workload.network, workload.sequence_tokens)
-    return (2.0 if workload.is_frozen else 3.0) * (layers + head) * workload.global_batch
+    return sum(work_by_kind(workload).values())
 
 
 def hardware_flop(workload: Workload, plans: Plans) -> F64:
@@ -52,12 +58,12 @@ def hardware_flop(workload: Workload, plans: Plans) -> F64:
 
     Selective recompute repeats cheap operators or attention only; it is not counted. Shape (n,).
     """
-    layers, _ = forward_flop(workload.network, workload.sequence_tokens)
+    products, attention, _ = forward_flop(workload.network, workload.sequence_tokens)
     per_rank = np.maximum(workload.network.layers / plans.pp, 1.0)
     some = np.minimum(plans.recompute_layers / per_rank, 1.0)
     share = np.where(plans.recompute == Recompute.FIRST_LAYERS, some, 0.0)
     share = np.where(plans.recompute == Recompute.FULL, 1.0, share)
-    return model_flop(workload) + share * layers * workload.global_batch
+    return model_flop(workload) + share * (products + attention) * workload.global_batch
 
 
 def utilisation(flop: F64 | float, step_s: F64, devices: F64, peak_flop_per_s: float) -> F64:

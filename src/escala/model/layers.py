@@ -116,8 +116,8 @@ def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compu
         matmul_backward_s=matmul.backward_s,
         attention_forward_s=core.forward_s,
         attention_backward_s=core.backward_s,
-        elementwise_s=_elementwise(problem, plans, stack, block, shape),
-        routing_s=_routing(problem, plans, stack, work),
+        elementwise_s=elementwise_s(problem, plans, stack, block, shape),
+        routing_s=routing_s(problem, plans, stack, work),
         floor_s=dispatch_s(problem, plans, block),
     )
 
@@ -128,16 +128,17 @@ def layer_time(
     """Seconds of one layer: soft maximum of device time and CPU dispatch, forward and backward.
 
     Device time = matrix products + attention + memory passes + routing + exposed communication. Memory passes
-    and routing lie a third in forward.
+    lie half in forward, routing a third.
     """
     shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
-    tensor = _tensor_parallel(problem, plans, stack, block, shape, wires.tensor)
-    context = _context_parallel(problem, plans, block, shape, wires.context)
-    expert = _expert_parallel(problem, plans, stack, layer_work(block, stack, shape), wires.expert)
-    passes_s = own.elementwise_s + own.routing_s
-    device_forward_s = own.matmul_forward_s + own.attention_forward_s + passes_s / 3
+    tensor = tensor_parallel_s(problem, plans, stack, block, shape, wires.tensor)
+    context = context_parallel_s(problem, plans, block, shape, wires.context)
+    expert = expert_parallel_s(problem, plans, stack, layer_work(block, stack, shape), wires.expert)
+    passes_forward_s = own.elementwise_s / 2 + own.routing_s / 3
+    passes_backward_s = own.elementwise_s / 2 + own.routing_s * 2 / 3
+    device_forward_s = own.matmul_forward_s + own.attention_forward_s + passes_forward_s
     device_forward_s = device_forward_s + tensor.forward_s + context.forward_s + expert.forward_s
-    device_backward_s = own.matmul_backward_s + own.attention_backward_s + passes_s * 2 / 3
+    device_backward_s = own.matmul_backward_s + own.attention_backward_s + passes_backward_s
     device_backward_s = device_backward_s + tensor.backward_s + context.backward_s + expert.backward_s
     norm, ratio = problem.assumptions.dispatch_norm, problem.engine.time.dispatch_backward_ratio
     forward_s = soft_maximum(device_forward_s, own.floor_s, norm)
@@ -154,7 +155,7 @@ def layer_time(
         forward_s=forward_s,
         backward_s=backward_s,
         recompute_full_s=forward_s,
-        recompute_selective_s=_selective(problem, own),
+        recompute_selective_s=recompute_s(problem, own),
     )
 
 
@@ -194,11 +195,13 @@ def _attention(problem: Problem, plans: Plans, work: LayerWork) -> _Sides:
     return _Sides(forward_s=forward_s, backward_s=backward_s)
 
 
-def _elementwise(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
-    """Memory passes of norms, activations, residuals, forward and backward: passes * tokens * width * bytes.
+def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
+    """Memory passes of norms, activations, residuals: 2 * passes * tokens * width * bytes / memory speed.
 
-    Half of the passes run over the hidden stream (split by SP), half over what TP splits, which grows with
-    the feed-forward width. Convolutions move every activation `convolution_passes` times.
+    The passes of the engine are counted one way, backward makes as many. Half of them run over the hidden
+    stream (split by SP), half over what TP splits, which grows with the feed-forward width. Convolutions move
+    every activation `convolution_passes` times.
+    Source: passes of the engine record; convolutions see assumptions.
     """
     time, known = problem.engine.time, problem.assumptions
     width_bytes = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
@@ -208,7 +211,7 @@ def _elementwise(problem: Problem, plans: Plans, stack: Stack, block: Block, sha
     pixels = sum(p.output_pixels * p.outputs for p in block.parts if isinstance(p, Convolution))
     inner = _inner_width(block, stack) / stack.hidden / 4.0
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
-    transformer_bytes = 0.0 if pixels else passes / 2 * rows * stack.hidden * width_bytes
+    transformer_bytes = 0.0 if pixels else passes * rows * stack.hidden * width_bytes
     convolution_bytes = known.convolution_passes * compiled * shape.samples * pixels * width_bytes
     return pass_s(problem, transformer_bytes + convolution_bytes)
 
@@ -224,30 +227,35 @@ def _inner_width(block: Block, stack: Stack) -> float:
     return width or float(stack.hidden)
 
 
-def _routing(problem: Problem, plans: Plans, stack: Stack, work: LayerWork) -> F64:
-    """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes."""
+def routing_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork) -> F64:
+    """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes.
+
+    Source: published mixture-of-experts runs, see assumptions.
+    """
     if work.routed_tokens is None:
         return np.zeros(len(plans))
     return pass_s(problem, problem.assumptions.routing_passes * work.routed_tokens * stack.hidden * 2.0)
 
 
-def _tensor_parallel(
+def tensor_parallel_s(
     problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape, link: Wire
 ) -> _Sides:
     """One all-reduce (or all-gather and reduce-scatter with SP) after each attention and feed-forward.
 
-    SP gathers the input again in backward: 1.25 times the traffic. Exposed by the engine's share.
-    Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
+    SP gathers the input again in backward: 1.25 times the traffic. Exposed by the engine's share, less when
+    compiled (asynchronous TP). Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
     """
     syncs = sum(1 for p in block.parts if isinstance(p, (Attention, FeedForward, Experts)))
     payload_bytes = shape.tokens * stack.hidden * 2.0
     reduced_s = all_reduce_s(payload_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
     gathered_s = 2.0 * gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
-    once_s = np.where(plans.sp == 1, gathered_s, reduced_s) * syncs * problem.engine.time.tensor_exposed
+    time = problem.engine.time
+    exposed = np.where(plans.compile != Compile.OFF, time.compiled_tensor_exposed, time.tensor_exposed)
+    once_s = np.where(plans.sp == 1, gathered_s, reduced_s) * syncs * exposed
     return _Sides(forward_s=once_s, backward_s=once_s * np.where(plans.sp == 1, 1.5, 1.0))
 
 
-def _context_parallel(problem: Problem, plans: Plans, block: Block, shape: Shape, link: Wire) -> _Sides:
+def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shape, link: Wire) -> _Sides:
     """Exchange of keys and values (ring, all-gather) or of heads (Ulysses); twice that in backward.
 
     Ring and all-gather move the keys and values of the other ranks; Ulysses sends queries, keys, values and
@@ -271,7 +279,7 @@ def _context_parallel(problem: Problem, plans: Plans, block: Block, shape: Shape
     return _Sides(forward_s=once_s, backward_s=2.0 * once_s)
 
 
-def _expert_parallel(problem: Problem, plans: Plans, stack: Stack, work: LayerWork, link: Wire) -> _Sides:
+def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork, link: Wire) -> _Sides:
     """Two all-to-alls forward (dispatch, combine) and two backward, over the slower of both domains.
 
     The all-gather dispatcher gathers every rank's tokens and reduces the results instead. Beyond the fast
@@ -293,8 +301,11 @@ def _expert_parallel(problem: Problem, plans: Plans, stack: Stack, work: LayerWo
     return _Sides(forward_s=side_s, backward_s=side_s)
 
 
-def _selective(problem: Problem, own: Compute) -> F64:
-    """What selective recompute computes again: the attention core, or cheap operators and every second product."""
+def recompute_s(problem: Problem, own: Compute) -> F64:
+    """Forward again for recomputed layers; selective: the attention core, or cheap operators and half the products.
+
+    Source: Korthikanti 2022 section 5 (attention core); torchtitan's per-operator policy.
+    """
     if problem.engine.memory.selective is SelectiveKind.ATTENTION_CORE:
         return own.attention_forward_s
-    return own.elementwise_s / 3 + 0.5 * own.matmul_forward_s
+    return own.elementwise_s / 2 + 0.5 * own.matmul_forward_s

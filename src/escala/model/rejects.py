@@ -60,7 +60,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.CONTEXT_KIND: "context parallelism needs causal or full self-attention over one token stream",
     Reject.EXPERTS: "ep does not divide the experts (or the network has none)",
     Reject.EXPERT_RANKS: "ep x etp does not divide dp x cp x tp, or etp is neither 1 nor tp",
-    Reject.STAGES: "more pipeline stages than layers",
+    Reject.STAGES: "more pipeline stages than layers (embedding and head counted when the split is balanced)",
     Reject.STAGE_SPLIT: "the stage split does not have one entry a stage, or does not add up to the layers",
     Reject.SCHEDULE: "the schedule does not go with pp and the virtual stages",
     Reject.SCHEDULE_MICRO_BATCHES: "the interleaved schedule needs micro-batches that pp divides",
@@ -175,9 +175,10 @@ def _pipeline(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     fits = np.array([_splits_well(problem, plans, row) for row in np.flatnonzero(custom)], np.bool_)
     broken_split = np.zeros(len(plans), np.bool_)
     broken_split[custom] = ~fits
+    units = layers + np.where(plans.split == Split.BALANCED, 2, 0)
     return {
-        Reject.STAGES: piped & (stages > layers),
-        Reject.STAGE_SPLIT: broken_split | ((plans.split == Split.BALANCED) & ((layers + 2) // stages < 2)),
+        Reject.STAGES: piped & (stages > units),
+        Reject.STAGE_SPLIT: broken_split,
         Reject.SCHEDULE: (piped == none) | (wrong_virtual != 0),
         Reject.SCHEDULE_MICRO_BATCHES: interleaved & (plans.micro_batches % plans.pp != 0),
     }

@@ -157,7 +157,7 @@ def in_flight(plans: Plans, pairs: Slots) -> F64:
     """Micro-batches whose activations a rank holds at its peak, in units of all its layers.
 
     GPipe: all m. 1F1B: pp - rank. Interleaved: ((v - 1) pp + 2 (pp - rank) - 1) / v chunks of 1/v. Zero-bubble
-    V: pp on every rank. Never more than m.
+    V: half of min(m, 2 pp - 1 - rank) + min(m, rank + 1), that is pp when m is large. Never more than m.
     Source: Narayanan 2021 section 2.2; Qi 2024 (zero bubble), section 4; Korthikanti 2022 appendix.
     """
     take = pairs.row
@@ -166,6 +166,7 @@ def in_flight(plans: Plans, pairs: Slots) -> F64:
     schedule = plans.schedule[take]
     interleaved = ((v - 1) * pp + 2 * (pp - pairs.rank) - 1) / v
     held = np.where(schedule == Schedule.INTERLEAVED, interleaved, pp - pairs.rank)
-    held = np.where(schedule == Schedule.ZERO_BUBBLE_V, pp, held)
+    down_and_up = (np.minimum(m, 2 * pp - 1 - pairs.rank) + np.minimum(m, pairs.rank + 1)) / 2
+    held = np.where(schedule == Schedule.ZERO_BUBBLE_V, down_and_up, held)
     held = np.where(schedule == Schedule.GPIPE, m, held)
     return np.where(pp > 1, np.minimum(held, m), 1.0)

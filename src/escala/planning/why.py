@@ -1,0 +1,177 @@
+"""Why each family of plans loses to the recommended one: it does not fit, is slower, or cannot be built."""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from escala.model.cluster import Cluster
+from escala.model.estimate import Estimate, estimate
+from escala.model.explain import LEDGER, TERMS
+from escala.model.memory import MemoryKinds
+from escala.model.network import Attention, Experts
+from escala.model.plan import Plan, Plans, Recompute
+from escala.model.problem import Problem
+from escala.model.rejects import parts_of
+from escala.model.steptime import StepTime
+from escala.planning.search import Found, recomputed
+from escala.planning.simplicity import FAMILIES, Family, family_masks
+from escala.planning.space import CELL, Group, SpaceLimits, cells, expand, fill, finish_choices, groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyAnswer:
+    """The best plan of a family beside the recommended one.
+
+    `step_ratio` is its step over the recommended step; `short_bytes` what is missing on the device. Both are
+    None where they do not apply.
+    """
+
+    family: str
+    title: str
+    plan: Plan | None
+    step_s: float | None
+    step_ratio: float | None
+    short_bytes: float | None
+    why: str
+
+
+def families(problem: Problem, limits: SpaceLimits, found: Found) -> list[FamilyAnswer]:
+    """Every family with its best plan and the reason it loses."""
+    chosen = None
+    if found.ranking is not None and found.recommended is not None:
+        chosen = estimate(problem, Plans.of(found.ranking.plans[found.recommended]))
+    return [_answer(problem, limits, family, found.families[family.name], chosen) for family in FAMILIES]
+
+
+def _answer(
+    problem: Problem, limits: SpaceLimits, family: Family, best: Plan | None, chosen: Estimate | None
+) -> FamilyAnswer:
+    if best is not None and chosen is not None:
+        return _slower(problem, family, best, chosen)
+    if family.name == "single":
+        return _single(problem, family)
+    least = leanest(problem, limits, family.name)
+    if least is None:
+        return _blank(family, _unbuildable(problem, family.name))
+    return _too_big(family, least, problem)
+
+
+def _blank(family: Family, why: str) -> FamilyAnswer:
+    return FamilyAnswer(
+        family=family.name, title=family.title, plan=None, step_s=None, step_ratio=None, short_bytes=None, why=why
+    )
+
+
+def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> FamilyAnswer:
+    """The term that grows most against the recommended plan names the reason."""
+    own = estimate(problem, Plans.of(best))
+    ratio = float(own.step_s[0] / chosen.step_s[0])
+    grown = {f.name: float(getattr(own.time, f.name)[0] - getattr(chosen.time, f.name)[0]) for f in fields(StepTime)}
+    worst = max(grown, key=lambda name: grown[name])
+    title = TERMS[worst][0]
+    if best == chosen.plans[0]:
+        why = "recommended"
+    elif abs(ratio - 1) < 0.005:
+        why = "as fast, but less simple"
+    elif ratio < 1.0:
+        why = f"{1 - ratio:.0%} faster, but less simple"
+    else:
+        why = f"{ratio - 1:.0%} slower: {title} +{grown[worst]:.3g} s"
+    return FamilyAnswer(
+        family=family.name,
+        title=family.title,
+        plan=best,
+        step_s=float(own.step_s[0]),
+        step_ratio=ratio,
+        short_bytes=None,
+        why=why,
+    )
+
+
+def leanest(problem: Problem, limits: SpaceLimits, family: str) -> Estimate | None:
+    """The plan of a family that needs least memory: smallest micro-batch, full recompute, leanest layout."""
+    tables = [_smallest(problem, limits, group) for group in groups(problem, limits)]
+    rows = [table.take(family_masks(table)[family]) for table in tables]
+    parts = [recomputed(part, Recompute.FULL) for part in rows if len(part)]
+    if not parts:
+        return None
+    needs = [estimate(problem, part) for part in parts]
+    best = min(needs, key=lambda result: float(result.memory.needed_bytes.min()))
+    row = int(np.argmin(best.memory.needed_bytes))
+    return estimate(problem, best.plans.take([row]))
+
+
+def _smallest(problem: Problem, limits: SpaceLimits, group: Group) -> Plans:
+    """Ways of a group with its smallest micro-batch, and SP where it may be on."""
+    few = replace(group, micro=group.micro[:1], sequence=group.sequence[-1:], orders=group.orders[:1])
+    compiled, fused = (max(choices, default=0) for choices in finish_choices(problem, limits))
+    columns = expand(few, cells(few))
+    rows = len(columns[CELL[0]])
+    finish = {"compile": np.full(rows, compiled), "fused_loss": np.full(rows, fused)}
+    return fill({**columns, **finish}, rows, limits.precision)
+
+
+def _too_big(family: Family, least: Estimate, problem: Problem) -> FamilyAnswer:
+    """How much is missing at best, and what fills the device."""
+    known = problem.assumptions
+    limit = problem.accelerator.memory_bytes * known.risky_share
+    short = float(least.memory.needed_bytes[0]) - limit
+    held = {f.name: float(getattr(least.memory.kinds, f.name)[0]) for f in fields(MemoryKinds)}
+    kinds = sorted(held, key=lambda name: -held[name])[:2]
+    parts = " and ".join(f"{held[name] / 2**30:.1f} GiB of {LEDGER[name][0]}" for name in kinds)
+    verb = "does not fit" if short > 0 else "fits only with full recompute, and is slower than those shown"
+    why = f"does not fit by {short / 2**30:.1f} GiB: {parts}" if short > 0 else verb
+    return FamilyAnswer(
+        family=family.name,
+        title=family.title,
+        plan=least.plans[0],
+        step_s=None,
+        step_ratio=None,
+        short_bytes=max(short, 0.0),
+        why=why,
+    )
+
+
+def _single(problem: Problem, family: Family) -> FamilyAnswer:
+    """One device of the cluster alone, with the same global batch."""
+    alone = replace(problem, cluster=resized(problem.cluster, 1))
+    least = leanest(alone, SpaceLimits(), "single")
+    if least is None:
+        return _blank(family, "no plan on one device")
+    answer = _too_big(family, least, alone)
+    if answer.short_bytes:
+        return answer
+    return replace(answer, why="fits, but leaves the other devices idle", short_bytes=None)
+
+
+def resized(cluster: Cluster, devices: int) -> Cluster:
+    """The same cluster with another number of devices, all in its first group."""
+    group = cluster.groups[0]
+    per_node = min(group.devices_per_node, devices)
+    return replace(cluster, groups=(replace(group, devices=devices, devices_per_node=per_node),))
+
+
+def _lacking(problem: Problem, family: str) -> bool:
+    """True when the engine lacks a family; ZeRO-2 is also FSDP without resharding."""
+    lacks = set(problem.engine.lacks)
+    if family == "zero-2":
+        return "zero-2" in lacks and bool({"zero-3", "no-reshard"} & lacks)
+    return bool({family, "zero-3" if family == "hsdp" else family} & lacks)
+
+
+def _unbuildable(problem: Problem, family: str) -> str:
+    """Why a family has no layout at all."""
+    parts = parts_of(problem)
+    if family == "ep" and not any(isinstance(part, Experts) for part in parts):
+        return "the network has no experts"
+    if family in ("tp", "cp", "pp") and not any(isinstance(part, Attention) for part in parts):
+        return "the network is no transformer"
+    if problem.cluster.devices == 1:
+        return "needs more than one device"
+    if _lacking(problem, family):
+        return f"the engine {problem.engine.name} cannot do it"
+    if family == "hsdp" and not problem.workload.global_batch % problem.cluster.devices:
+        return "no link domain splits the data-parallel ranks"
+    if family in ("ddp", "zero-1", "zero-2", "zero-3", "hsdp") and problem.workload.global_batch % problem.cluster.devices:
+        return f"{problem.cluster.devices} replicas do not divide the global batch {problem.workload.global_batch}"
+    return "no degree divides the devices, the global batch and the network's shape"
