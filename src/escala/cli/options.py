@@ -1,0 +1,122 @@
+"""Options that several verbs share, and types that refuse wrong values in one clear line."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+MOST_DEVICES: Final = 1_000_000
+SHORT: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+WHOLE: Final = re.compile(r"[+-]?\d{1,3}([,_]?\d{3})*|[+-]?\d+", re.ASCII)
+
+
+class Whole(click.ParamType[int]):
+    """A whole number inside a range; 1,000 and 1_000 are 1000."""
+
+    name = "N"
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, or a refusal that says the range."""
+        text = str(value).strip()
+        number = (
+            int(text.replace(",", "").replace("_", "")) if WHOLE.fullmatch(text) and len(text) < 30 else None
+        )
+        if number is None or not self.least <= number <= self.most:
+            self.fail(f"'{shown(value)}' is no whole number from {self.least:,} to {self.most:,}", param, ctx)
+        return number
+
+
+class Number(click.ParamType[float]):
+    """A finite number inside a range; with `suffixes`, 15B is 15e9 and 2T is 2e12."""
+
+    name = "X"
+
+    def __init__(self, least: float, most: float, *, suffixes: bool = False) -> None:
+        self.least, self.most, self.suffixes = least, most, suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or a refusal that says the range."""
+        number = self._number(str(value).strip().replace(",", "").lower())
+        if not self.least <= number <= self.most:
+            hint = "; write for example 15e9 or 15B" if self.suffixes else ""
+            self.fail(f"'{shown(value)}' is no number from {self.least:g} to {self.most:g}{hint}", param, ctx)
+        return number
+
+    def _number(self, text: str) -> float:
+        suffix = text[-1:] if self.suffixes and text[-1:].isalpha() else ""
+        try:
+            return float(text.removesuffix(suffix)) * SHORT.get(suffix, math.nan)
+        except ValueError:
+            return math.nan
+
+
+def shown(value: object) -> str:
+    """A given value as a short line for a message."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def examples(*lines: str) -> str:
+    """The end of a verb's help; click keeps the lines as they are."""
+    return "\b\nExamples:\n" + "\n".join(f"  {each}" for each in lines)
+
+
+def json_option(command: Command) -> Command:
+    """--json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+
+
+def stacked(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Several options as one decorator, shown in this order."""
+
+    def add(command: Command) -> Command:
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return add
+
+
+devices = Whole(1, MOST_DEVICES)
+where_options = stacked(
+    click.option("--gpus", type=devices, help="Number of devices; any, also a prime."),
+    click.option("--gpu", metavar="NAME", help="Device of the catalog, such as h100-sxm."),
+    click.option(
+        "--gpus-per-node", type=devices, help="Devices in a node, where it is not the usual number."
+    ),
+    click.option(
+        "--network", metavar="RATE", help="Network per device: '400 Gb/s' or a link of the catalog."
+    ),
+    click.option("--cluster", metavar="NAME|FILE", help="Cluster of the catalog, or a cluster.toml."),
+    click.option("--price", type=Number(0.0, 1e5), metavar="USD", help="Price of one device-hour."),
+    click.option("--country", metavar="CODE", help="Where it stands, for the carbon of the grid."),
+    click.option("--pue", type=Number(1.0, 5.0), help="Energy of the site over that of its computers."),
+)
+what_options = stacked(
+    click.option("--seq", type=Whole(1, 100_000_000), help="Sequence length in tokens."),
+    click.option("--global-batch", type=Whole(1, 1_000_000_000), help="Sequences (or images) in one step."),
+    click.option(
+        "--tokens", type=Number(1.0, 1e18, suffixes=True), help="Tokens (or images) of the whole run."
+    ),
+    click.option("--precision", default="bf16", metavar="NAME", show_default=True, help="Number format."),
+    click.option(
+        "--method", default="pretrain", metavar="NAME", show_default=True, help="pretrain, full or lora."
+    ),
+    click.option("--lora-rank", type=Whole(1, 65536), help="Rank of the adapters, for --method lora."),
+    click.option(
+        "--optimizer",
+        default="adamw",
+        metavar="NAME",
+        show_default=True,
+        help="adamw, adamw-bf16, adamw-8bit or sgd.",
+    ),
+    click.option(
+        "--engine", default="pytorch", metavar="NAME", show_default=True, help="Software that runs it."
+    ),
+)

@@ -1,0 +1,84 @@
+"""From options to a question: finds the network and the cluster that they name. Decides nothing."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from escala.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from escala.model.cluster import Cluster
+    from escala.planning.defaults import Question
+
+
+def question_of(model: str, given: Mapping[str, Any], cluster: "Cluster") -> "Question":
+    """The question that the options of `what_options` ask about a network on a cluster."""
+    from escala.formats.networks import find_network
+    from escala.planning.defaults import Question
+
+    return Question(
+        network=find_network(model),
+        cluster=cluster,
+        engine=given["engine"],
+        sequence_tokens=given["seq"],
+        global_batch=given["global_batch"],
+        total_tokens=given["tokens"],
+        method=given["method"],
+        lora_rank=given["lora_rank"],
+        optimizer=given["optimizer"],
+        precision=given["precision"],
+    )
+
+
+def cluster_of(given: Mapping[str, Any], gpus: int | None) -> "Cluster":
+    """The cluster that the options of `where_options` name, with price, country and PUE."""
+    from datetime import UTC, datetime
+
+    from escala.catalog.places import country_code, grid_carbon
+    from escala.planning.defaults import Place, at_site
+
+    country = given["country"]
+    place = Place(
+        carbon_kg_per_j=None if country is None else grid_carbon(country).value,
+        country=None if country is None else country_code(country),
+        pue=given["pue"],
+        price_usd=given["price"],
+        price_date=datetime.now(UTC).date().isoformat(),
+    )
+    return at_site(_machines(given, gpus), place)
+
+
+def _machines(given: Mapping[str, Any], gpus: int | None) -> "Cluster":
+    from escala.catalog.clusters import cluster_for
+
+    name, gpu = given["cluster"], given["gpu"]
+    own = ("gpu", "gpus_per_node", "network")
+    if name is not None:
+        _refuse_both(given, own)
+        return _named(name, gpus)
+    if gpu is None:
+        raise InvalidInput("no device is named; add --gpu NAME and --gpus N, or --cluster NAME (or a file)")
+    assert gpus is not None
+    return cluster_for(gpu, gpus, devices_per_node=given["gpus_per_node"], network=given["network"])
+
+
+def _refuse_both(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if given[name] is not None:
+            option = name.replace("_", "-")
+            raise InvalidInput(f"--{option} and --cluster both describe the machine; give one of them")
+
+
+def _named(name: str, gpus: int | None) -> "Cluster":
+    from pathlib import Path
+
+    from escala.catalog.clusters import cluster
+    from escala.formats.cluster_toml import read_cluster
+
+    if not name.lower().endswith((".toml", ".json", ".yaml", ".yml")) and not Path(name).is_file():
+        return cluster(name, gpus)
+    found = read_cluster(name)
+    if gpus is not None and gpus != found.devices:
+        raise InvalidInput(
+            f"{name} has {found.devices} devices and --gpus asks for {gpus}; change one of them"
+        )
+    return found

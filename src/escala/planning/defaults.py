@@ -1,0 +1,195 @@
+"""What a person leaves out of a question, and what is taken instead. Knows rules of thumb, names each one.
+
+A Question has None where nothing was given; `answerable` turns it into a Problem and lists what was assumed.
+"""
+
+from dataclasses import dataclass, replace
+from math import log2
+from typing import Final
+
+from escala.catalog.engines import assumptions, engine
+from escala.catalog.loader import shown
+from escala.errors import InvalidInput, unknown
+from escala.model.cluster import Cluster
+from escala.model.efficiency import peak_flop_per_s
+from escala.model.network import Network
+from escala.model.plan import Precision
+from escala.model.precision import RECIPES, code, recipe
+from escala.model.problem import Problem
+from escala.model.workload import Lora, Method, Optimizer, OptimizerKind, Workload
+from escala.planning.space import divisors
+
+# Rules of thumb, assumptions all: published runs of 1 to 100 B parameters mostly take 0.5 to 4 M tokens a
+# step; 8,192 is the usual length of pretraining; few replicas of a network span more than 128 devices.
+STEP_TOKENS: Final = 1_000_000
+MOST_SEQUENCE_TOKENS: Final = 8192
+UNKNOWN_SEQUENCE_TOKENS: Final = 2048
+STEP_IMAGES: Final = 1024
+MOST_REPLICA_DEVICES: Final = 128
+
+ENGINE: Final = "pytorch"
+OPTIMIZERS: Final = {
+    "adamw": Optimizer(),
+    "adamw-bf16": Optimizer(state_bytes=2.0),
+    "adamw-8bit": Optimizer(state_bytes=1.0),
+    "sgd": Optimizer(kind=OptimizerKind.SGD, moments=1),
+}
+METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a person gave; None where nothing was."""
+
+    network: Network
+    cluster: Cluster
+    engine: str = ENGINE
+    sequence_tokens: int | None = None
+    global_batch: int | None = None
+    total_tokens: float | None = None
+    method: str = Method.PRETRAIN
+    lora_rank: int | None = None
+    optimizer: str = "adamw"
+    precision: str = "bf16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumed:
+    """One value that nobody gave: name, value in words, why this one, and the option that replaces it."""
+
+    name: str
+    value: str
+    reason: str
+    option: str
+
+
+def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
+    """The problem behind a question, and every value that was assumed for it."""
+    tokens, assumed = _sequence(question)
+    batch, more = _batch(question, tokens)
+    method = _method(question)
+    workload = Workload(
+        network=question.network,
+        sequence_tokens=tokens,
+        global_batch=batch,
+        total_tokens=question.total_tokens,
+        method=method,
+        lora=Lora(rank=question.lora_rank or Lora().rank) if method is Method.LORA else None,
+        optimizer=_optimizer(question.optimizer),
+    )
+    problem = Problem(
+        workload=workload,
+        cluster=question.cluster,
+        engine=engine(question.engine),
+        assumptions=assumptions(),
+    )
+    _refuse_missing_unit(problem, question.precision)
+    return problem, (*assumed, *more)
+
+
+def precision_code(name: str) -> Precision:
+    """The precision of a name."""
+    names = [each.name for each in RECIPES]
+    if name not in (*names, "fp8"):
+        raise unknown("precision", shown(name), names, f"choose {', '.join(names)}")
+    return code(name)
+
+
+def default_batch(sequence_tokens: int, devices: int) -> int:
+    """Sequences of about a million tokens: replicas * the power of two that comes nearest.
+
+    The replicas are the most that divide the devices and get a sequence each, but so many that no replica
+    spans more than 128 devices where the devices can be divided so.
+    """
+    wanted = max(1.0, STEP_TOKENS / sequence_tokens)
+    every = divisors(devices)
+    most = max(count for count in every if count <= wanted)
+    least = min(count for count in every if devices // count <= MOST_REPLICA_DEVICES)
+    replicas = max(most, least)
+    return replicas << max(0, round(log2(wanted / replicas)))
+
+
+def _sequence(question: Question) -> tuple[int, tuple[Assumed, ...]]:
+    network, given = question.network, question.sequence_tokens
+    if network.is_image:
+        return network.main.tokens or 1, ()
+    known = network.max_tokens
+    if given is not None:
+        return given, ()
+    taken = min(known or UNKNOWN_SEQUENCE_TOKENS, MOST_SEQUENCE_TOKENS)
+    most = f"at most {MOST_SEQUENCE_TOKENS:,}"
+    reason = f"the context of the network, {most}" if known else "the network does not say its context"
+    return taken, (_assumed("sequence", f"{taken:,} tokens", reason, "--seq"),)
+
+
+def _batch(question: Question, sequence_tokens: int) -> tuple[int, tuple[Assumed, ...]]:
+    if question.global_batch is not None:
+        return question.global_batch, ()
+    devices = question.cluster.devices
+    if question.network.is_image:
+        batch = default_batch(STEP_TOKENS // STEP_IMAGES, devices)
+        reason = f"about {STEP_IMAGES:,} images a step, a multiple of what the devices need"
+        return batch, (_assumed("global batch", f"{batch:,} images", reason, "--global-batch"),)
+    batch = default_batch(sequence_tokens, devices)
+    value = f"{batch:,} sequences, {batch * sequence_tokens:,} tokens"
+    reason = "about one million tokens a step, a multiple of what the devices need"
+    return batch, (_assumed("global batch", value, reason, "--global-batch"),)
+
+
+def _method(question: Question) -> Method:
+    if question.method not in METHODS:
+        raise unknown("method", shown(question.method), METHODS, f"choose {', '.join(METHODS)}")
+    method = Method(question.method)
+    if question.lora_rank is not None and method is not Method.LORA:
+        raise InvalidInput(f"--lora-rank goes with --method lora, and the method is '{method}'; change one")
+    return method
+
+
+def _optimizer(name: str) -> Optimizer:
+    if name not in OPTIMIZERS:
+        raise unknown("optimizer", shown(name), OPTIMIZERS, f"choose {', '.join(OPTIMIZERS)}")
+    return OPTIMIZERS[name]
+
+
+def _refuse_missing_unit(problem: Problem, precision: str) -> None:
+    """A device without a unit for a number format cannot be planned with it."""
+    chip, wanted = problem.accelerator, recipe(precision_code(precision))
+    able = [r.name for r in RECIPES if _has_units(problem, r.peak, r.high_peak)]
+    if wanted.name not in able:
+        raise InvalidInput(f"{chip.name} has no unit for {wanted.name}; choose {', '.join(able)}")
+
+
+def _has_units(problem: Problem, *formats: str) -> bool:
+    return all(peak_flop_per_s(problem.accelerator, name) is not None for name in formats)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a person says of the site; None where nothing was said."""
+
+    carbon_kg_per_j: float | None = None
+    country: str | None = None
+    pue: float | None = None
+    price_usd: float | None = None
+    price_date: str | None = None
+
+
+def at_site(cluster: Cluster, place: Place) -> Cluster:
+    """The cluster with what a person says of its place; what is None stays as it was."""
+    site = cluster.site
+    if place.country is not None:
+        site = replace(site, country=place.country, carbon_kg_per_j=place.carbon_kg_per_j)
+    if place.pue is not None:
+        site = replace(site, pue=place.pue)
+    if place.price_usd is not None:
+        site = replace(
+            site,
+            price_usd_per_device_hour=place.price_usd,
+            price_date=place.price_date,
+            price_source="given by the user",
+        )
+    return replace(cluster, site=site)
+
+
+def _assumed(name: str, value: str, reason: str, option: str) -> Assumed:
+    return Assumed(name=name, value=value, reason=reason, option=option)

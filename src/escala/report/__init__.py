@@ -1,0 +1,1 @@
+"""What people and programs see of a result: views with derived numbers, tables, files. Predicts nothing."""

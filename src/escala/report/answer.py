@@ -1,0 +1,212 @@
+"""The answer to `plan` as data: what --json prints and the text view draws. Knows shapes, computes nothing.
+
+All numbers are in base units; an interval is the 80 % range of the model's error on published runs.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+PLAN_SCHEMA: Final = "escala/plan@1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value with the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadView:
+    """What is learnt. `sample` says what the global batch counts."""
+
+    network: str
+    network_source: str
+    parameters: int
+    active_parameters: int
+    layers: int
+    method: str
+    lora_rank: int | None
+    precision: str
+    optimizer: str
+    sample: str
+    sequence_tokens: int
+    global_batch: int
+    tokens_per_step: int
+    total_tokens: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkView:
+    """One link level, from the inside out."""
+
+    name: str
+    domain_devices: int
+    bytes_per_s: float
+    latency_s: float
+    oversubscription: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """Where it is learnt."""
+
+    name: str
+    source: str
+    accelerator: str
+    devices: int
+    devices_per_node: int
+    nodes: int
+    memory_bytes: float
+    peak_flop_per_s: float
+    links: tuple[LinkView, ...]
+    host_memory_bytes: float | None
+    country: str | None
+    pue: float
+    node_power_ratio: float
+    carbon_kg_per_j: float | None
+    price_usd_per_device_hour: float | None
+    price_date: str | None
+    price_source: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView:
+    """Device memory of the rank that needs most: `value` decides the verdict against `capacity`."""
+
+    value: float
+    low: float
+    high: float
+    capacity: float
+    reserved: float
+    by_kind: dict[str, float]
+    by_phase: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """The whole run over `tokens` (or images): time, device-hours, energy, money, carbon."""
+
+    tokens: float
+    steps: float
+    duration_s: Interval
+    device_hours: Interval
+    energy_j: Interval | None
+    cost_usd: Interval | None
+    co2e_kg: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanView:
+    """One plan with everything predicted for it; `cost` is USD and `co2e_kg` carbon of one step."""
+
+    rank: int
+    title: str
+    plan: dict[str, Any]
+    step_s: Interval
+    tokens_per_s_per_device: Interval
+    mfu: float
+    hfu: float
+    memory_bytes: MemoryView
+    host_memory_bytes: float
+    terms_s: dict[str, float]
+    energy_j_per_step: float | None
+    cost: float | None
+    co2e_kg: float | None
+    run: RunView | None
+    simplicity_points: int
+    simplicity_rank: int
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyView:
+    """The best plan of a technique (or the one nearest to fitting), and why it is not the choice.
+
+    `step_ratio` is its step over the recommended one, `short_bytes` what is missing on the device.
+    """
+
+    name: str
+    title: str
+    plan: dict[str, Any] | None
+    plan_title: str | None
+    step_s: float | None
+    step_ratio: float | None
+    short_bytes: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemedyView:
+    """A change after which some plan fits."""
+
+    title: str
+    plan: dict[str, Any]
+    plan_title: str
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePointView:
+    """The best plan on some devices; `efficiency` is against the first point."""
+
+    devices: int
+    plan_title: str
+    step_s: float
+    tokens_per_s: float
+    mfu: float
+    efficiency: float
+    device_hours: float | None
+    energy_j_per_step: float | None
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingView:
+    """How few devices fit, and up to how many each doubling keeps `worth_share` of its ideal speed-up."""
+
+    fewest: int | None
+    worth: int | None
+    worth_share: float
+    points: tuple[ScalePointView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssumptionView:
+    """A value that nobody gave, and the option that replaces it."""
+
+    name: str
+    value: str
+    reason: str
+    option: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The document of `escala plan --json`; `recommended` is an index of `plans`, from 0."""
+
+    schema: str
+    escala: str
+    workload: WorkloadView
+    cluster: ClusterView
+    engine: str
+    engine_title: str
+    objective: str
+    tolerance: float
+    considered: int
+    estimated: int
+    feasible: int
+    search_s: float
+    rejected: dict[str, int]
+    plans: tuple[PlanView, ...]
+    recommended: int | None
+    is_risky: bool
+    families: tuple[FamilyView, ...]
+    assumptions: tuple[AssumptionView, ...]
+    mfu_convention: str
+    doubt: str
+    advice: tuple[RemedyView, ...]
+    scaling: ScalingView | None

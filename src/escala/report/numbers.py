@@ -1,0 +1,97 @@
+"""Numbers for people: prefixes, ranges, bars. Knows no model; base units come in, text goes out."""
+
+from collections.abc import Callable
+from typing import Final
+
+from escala.units import DAY_S, GIB, HOUR_S, KWH_J, show_si
+
+FULL: Final = "█"
+EMPTY: Final = "░"
+
+
+def count(value: float) -> str:
+    """A count with separators: 1234567 is '1,234,567'."""
+    return f"{value:,.0f}"
+
+
+def short(value: float) -> str:
+    """A large count in three digits: 8.03e9 is '8.03 B', 1.5e13 is '15 T'."""
+    for size, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {name}"
+    return f"{value:.3g}"
+
+
+def digits(value: float, significant: int = 3) -> str:
+    """A number with separators and about three digits: 0.0123, 4.56, 78.9, 1,234."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 10 ** (significant - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{significant}g}"
+
+
+def gib(value_bytes: float) -> str:
+    """Bytes as whole GiB from 10 on, with one decimal below."""
+    value = value_bytes / GIB
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
+
+
+def percent(share: float) -> str:
+    """A share as percent: whole from 1 % on, one decimal below."""
+    value = share * 100
+    return f"{value:.0f} %" if abs(value) >= 0.95 else f"{value:.1f} %"
+
+
+def seconds(value_s: float) -> str:
+    """Seconds for people, in the unit that reads best: 93600 is '26 h', 1.4e7 is '162 days'."""
+    steps = (
+        (2 * 365.25 * DAY_S, 365.25 * DAY_S, "years"),
+        (2 * DAY_S, DAY_S, "days"),
+        (2 * HOUR_S, HOUR_S, "h"),
+    )
+    for least, size, name in (*steps, (120.0, 60.0, "min"), (1.0, 1.0, "s"), (1e-3, 1e-3, "ms")):
+        if abs(value_s) >= least:
+            return f"{digits(value_s / size)} {name}"
+    return f"{digits(value_s / 1e-6)} µs"
+
+
+def energy(value_j: float) -> str:
+    """Energy for people: kWh up to thousands, then MWh and GWh."""
+    value_kwh = value_j / KWH_J
+    for size, name in ((1e6, "GWh"), (1e4, "MWh")):
+        if value_kwh >= size:
+            return f"{digits(value_kwh / (1e6 if name == 'GWh' else 1e3))} {name}"
+    return f"{digits(value_kwh)} kWh"
+
+
+def mass(value_kg: float) -> str:
+    """Mass of CO2e for people: g, kg, then tonnes."""
+    if value_kg >= 1e4:
+        return f"{digits(value_kg / 1e3)} t"
+    return f"{digits(value_kg)} kg" if value_kg >= 0.1 else f"{digits(value_kg * 1e3)} g"
+
+
+def money(value_usd: float) -> str:
+    """US dollars: cents below 100, then whole, then millions."""
+    if value_usd >= 1e6:
+        return f"${value_usd / 1e6:.3g} M"
+    return f"${value_usd:,.0f}" if value_usd >= 100 else f"${value_usd:.2f}"
+
+
+def flop_rate(value_flop_per_s: float) -> str:
+    """FLOP/s with prefix."""
+    return show_si(value_flop_per_s, "FLOP/s")
+
+
+def bar(share: float, width: int = 8) -> str:
+    """A bar of `width` cells; a share above 1 fills it, above 0 shows at least one cell."""
+    filled = min(width, max(1 if share > 0 else 0, round(share * width)))
+    return FULL * filled + EMPTY * (width - filled)
+
+
+def span(low: float, high: float, show: Callable[[float], str]) -> str:
+    """An interval in parentheses, the unit once where both ends have the same: '(2.2 to 2.96 days)'."""
+    first, last = show(low), show(high)
+    number, _, name = first.partition(" ")
+    return f"({number} to {last})" if last.endswith(f" {name}") else f"({first} to {last})"

@@ -1,0 +1,237 @@
+"""The answer to `plan` for people: header, what to use and why, ranking, techniques, what was assumed."""
+
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from escala.report.answer import Answer, FamilyView, Interval, PlanView, RunView, ScalingView
+from escala.report.layout import (
+    QUIET,
+    STRONG,
+    VERDICT_STYLES,
+    Chunk,
+    apart,
+    flow,
+    hanging,
+    put,
+    put_table,
+    room,
+    table_of,
+    width_of,
+)
+from escala.report.numbers import bar, count, digits, energy, gib, mass, money, percent, seconds, short, span
+
+INDENT: Final = 5
+
+
+def print_answer(console: Console, given: Answer) -> None:
+    """Everything that `escala plan` shows."""
+    print_header(console, given)
+    if given.scaling is not None:
+        print_scaling(console, given, given.scaling)
+    if given.recommended is None:
+        print_refusal(console, given)
+    else:
+        print_choice(console, given, given.plans[given.recommended])
+        print_ranking(console, given)
+    print_families(console, given)
+    print_assumptions(console, given)
+    print_foot(console, given)
+
+
+def print_header(console: Console, given: Answer) -> None:
+    """Workload, cluster and the size of the search, in two or three lines."""
+    work, cluster, width = given.workload, given.cluster, width_of(console)
+    active = "" if work.active_parameters == work.parameters else f", {short(work.active_parameters)} active"
+    method = work.method if work.lora_rank is None else f"LoRA, rank {work.lora_rank}"
+    what: list[Chunk] = [
+        Text(work.network, style=STRONG),
+        f"{short(work.parameters)} parameters{active}",
+        f"{method}, {work.precision}, {work.optimizer}",
+        "" if work.sample == "images" else f"sequence {count(work.sequence_tokens)}",
+        f"batch {count(work.global_batch)}",
+    ]
+    where: list[Chunk] = [
+        Text(f"{count(cluster.devices)} × {cluster.accelerator}", style=STRONG),
+        f"{count(cluster.nodes)} node{'s' if cluster.nodes > 1 else ''}",
+        f"engine {given.engine}",
+        f"{count(given.considered)} plans in {digits(given.search_s, 2)} s",
+    ]
+    for each in (*flow(what, width), *flow(where, width), Text()):
+        put(console, each)
+
+
+def print_choice(console: Console, given: Answer, plan: PlanView) -> None:
+    """The recommended plan with its numbers and the reason for it."""
+    width = room(console)
+    lines = flow([Text(part, style=STRONG) for part in plan.title.split(" · ")], width)
+    lines += flow(_speed(given, plan), width, "   ")
+    lines += flow(_run(given, plan.run) if plan.run else _step(plan), width)
+    lines += flow([choice_reason(given, plan)], width)
+    hanging(console, "Use", lines, style=STRONG)
+    put(console)
+
+
+def _speed(given: Answer, plan: PlanView) -> list[Chunk]:
+    memory = plan.memory_bytes
+    fit = Text(f"{gib(memory.value)} of {gib(memory.capacity)} GiB, ")
+    fit.append(plan.verdict, style=VERDICT_STYLES[plan.verdict])
+    rate = plan.tokens_per_s_per_device
+    return [f"{rate_text(rate)} {unit(given)} {_range(rate)}", f"MFU {percent(plan.mfu)}", fit]
+
+
+def unit(given: Answer) -> str:
+    """What the rate counts."""
+    return "images/s/GPU" if given.workload.sample == "images" else "tok/s/GPU"
+
+
+def rate_text(rate: Interval) -> str:
+    """A rate in three digits and more."""
+    return digits(rate.value)
+
+
+def _range(rate: Interval) -> str:
+    return f"({digits(rate.low)} to {digits(rate.high)})"
+
+
+def _step(plan: PlanView) -> list[Chunk]:
+    step = plan.step_s
+    parts: list[Chunk] = [f"one step {seconds(step.value)} {span(step.low, step.high, seconds)}"]
+    parts += [] if plan.energy_j_per_step is None else [energy(plan.energy_j_per_step)]
+    parts += [] if plan.co2e_kg is None else [f"{mass(plan.co2e_kg)} CO2e"]
+    parts += [] if plan.cost is None else [money(plan.cost)]
+    return parts
+
+
+def _run(given: Answer, run: RunView) -> list[Chunk]:
+    """Time, device-hours, energy, carbon and money of the whole run, as far as they are known."""
+    cluster, what = given.cluster, "images" if given.workload.sample == "images" else "tokens"
+    time = run.duration_s
+    parts: list[Chunk] = [
+        f"{short(run.tokens)} {what}: {seconds(time.value)} {span(time.low, time.high, seconds)}",
+        f"{count(run.device_hours.value)} GPU-h",
+    ]
+    if run.energy_j is not None:
+        parts.append(f"{energy(run.energy_j.value)} {span(run.energy_j.low, run.energy_j.high, energy)}")
+    if run.co2e_kg is not None:
+        parts.append(f"{mass(run.co2e_kg.value)} CO2e{f' in {cluster.country}' if cluster.country else ''}")
+    if run.cost_usd is not None:
+        parts.append(f"{money(run.cost_usd.value)} (price of {cluster.price_date})")
+    return parts
+
+
+def choice_reason(given: Answer, plan: PlanView) -> str:
+    """Why this plan: the simplest near the best, and what the best would gain."""
+    first, within = given.plans[0], percent(given.tolerance)
+    if first.rank == plan.rank:
+        return f"the best of all, and the simplest within {within} of it"
+    return f"simplest within {within} of the best (number {first.rank} is {_gain(plan, first, given)})"
+
+
+def _gain(plan: PlanView, first: PlanView, given: Answer) -> str:
+    if given.objective == "energy" and plan.energy_j_per_step and first.energy_j_per_step:
+        return f"{percent(plan.energy_j_per_step / first.energy_j_per_step - 1.0)} more frugal"
+    return f"{percent(plan.step_s.value / first.step_s.value - 1.0)} faster"
+
+
+def print_ranking(console: Console, given: Answer) -> None:
+    """Two lines a plan: its layout with rate and memory, then its settings and why it is not the choice."""
+    head = Text.assemble(f"{unit(given):>9}    GiB", " " * 10)
+    put_head = Text.assemble(("  #  plan", QUIET))
+    apart(console, put_head, Text(head.plain, style=QUIET), indent=0)
+    for number, plan in enumerate(given.plans):
+        _plan_lines(console, plan, is_chosen=number == given.recommended)
+    put(console)
+
+
+def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
+    layout, *settings = plan.title.split(" · ")
+    style, memory = (STRONG if is_chosen else ""), plan.memory_bytes
+    numbers = Text(f"{rate_text(plan.tokens_per_s_per_device):>9}   {gib(memory.value):>4} ", style=style)
+    numbers.append(bar(memory.value / memory.capacity), style=VERDICT_STYLES[plan.verdict])
+    first = Text.assemble((f"{plan.rank:>3}  {layout}", style))
+    apart(console, first, Text.assemble(numbers, "  "), indent=0)
+    quiet = Text(" · ".join(settings), style=QUIET)
+    why = Text(plan.why.replace("; ", ", "), style="green" if is_chosen else "")
+    for line in flow([quiet, why], width_of(console) - INDENT, "   "):
+        put(console, line, indent=INDENT)
+
+
+def print_refusal(console: Console, given: Answer) -> None:
+    """Nothing fits: how many plans were looked at, why they fall, and what would help."""
+    lines = [Text("nothing fits", style="bold red")]
+    lines += [Text(f"{count(number)} plans: {reason}") for reason, number in given.rejected.items()]
+    hanging(console, "No", lines, style="bold red")
+    put(console)
+    for number, each in enumerate(given.advice):
+        chunks: list[Chunk] = [Text(each.title, style=STRONG), f"one step {seconds(each.step_s)}"]
+        rows = flow(
+            [*chunks, *(Text(part, style=QUIET) for part in each.plan_title.split(" · "))], room(console)
+        )
+        hanging(console, "" if number else "Try", rows, style=STRONG)
+    if given.advice:
+        put(console)
+
+
+def print_scaling(console: Console, given: Answer, scaling: ScalingView) -> None:
+    """How few devices fit and how many are worth it."""
+    if scaling.fewest is None or scaling.worth is None:
+        return
+    lines = [
+        f"{count(scaling.fewest)} at least: below that nothing fits",
+        f"{count(scaling.worth)} are worth it: up to there a doubling gains {percent(scaling.worth_share)} "
+        "or more of the ideal",
+    ]
+    hanging(console, "GPUs", [row for each in lines for row in flow([each], room(console))], style=STRONG)
+    put(console)
+    columns = (
+        ("GPUs", "right"),
+        ("best plan", "text"),
+        ("step", "right"),
+        ("MFU", "right"),
+        ("scaling", "right"),
+    )
+    table = table_of(console, (*columns, ("GPU-h", "right")))
+    for each in scaling.points:
+        hours = "" if each.device_hours is None else count(each.device_hours)
+        values = (seconds(each.step_s), percent(each.mfu), percent(each.efficiency), hours)
+        table.add_row(count(each.devices), each.plan_title.split(" · ")[0], *values)
+    put_table(console, table)
+    put(console, Text(f"On {count(given.cluster.devices)} devices:", style=STRONG))
+    put(console)
+
+
+def print_families(console: Console, given: Answer) -> None:
+    """The best plan of every technique, and why it is not the choice."""
+    table = table_of(console, (("technique", "left"), ("its best plan here", "text")))
+    for each in given.families:
+        table.add_row(Text(each.title, style=QUIET if each.plan is None else ""), _family(given, each))
+    put_table(console, table)
+
+
+def _family(given: Answer, each: FamilyView) -> Text:
+    if each.plan_title is None or each.step_s is None:
+        return Text(each.why, style=QUIET)
+    ranks = [f" (number {plan.rank})" for plan in given.plans if plan.plan == each.plan]
+    return Text.assemble(each.why, (ranks[0] if ranks else f": {each.plan_title}", QUIET))
+
+
+def print_assumptions(console: Console, given: Answer) -> None:
+    """What nobody gave."""
+    if not given.assumptions:
+        return
+    table = table_of(console, (("assumed", "left"), ("", "text"), ("change it", "left")))
+    for each in given.assumptions:
+        table.add_row(each.name, Text.assemble(each.value, (f", {each.reason}", QUIET)), each.option)
+    put_table(console, table)
+
+
+def print_foot(console: Console, given: Answer) -> None:
+    """Doubt, convention, and what to do next."""
+    width = room(console)
+    hanging(console, "Doubt", flow([given.doubt], width))
+    if given.recommended is not None:
+        hanging(console, "MFU", flow([given.mfu_convention.removeprefix("model FLOP: ")], width))
+        rank = given.plans[given.recommended].rank
+        hanging(console, "Next", flow([f"escala explain {rank}", "escala plan ... -o plan.json"], width))

@@ -1,0 +1,190 @@
+"""plan.json: one plan with everything needed to predict it again. Reads and writes, without loss.
+
+The network stands by its name where the catalog has the same one, else with its whole shape. The cluster is
+always written out, so that a plan means the same after the catalog has changed.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from escala import __version__
+from escala.catalog import engine
+from escala.catalog import networks as catalog
+from escala.catalog.engines import assumptions
+from escala.catalog.loader import shown
+from escala.errors import InvalidInput, unknown
+from escala.formats.files import read_keys
+from escala.model.cluster import Cluster
+from escala.model.network import Network
+from escala.model.plan import Plan
+from escala.model.problem import Problem
+from escala.model.workload import Workload
+from escala.planning.search import Objective
+from escala.planning.space import SpaceLimits
+from escala.report.keys import keys_of, record_of, table_of
+from escala.report.planwords import narrowed, objective_of, plan_keys, plan_of, text_of
+
+SCHEMA: Final = "escala/plan-file@1"
+LAST_SCHEMA: Final = "escala/last-run@1"
+COMMON: Final = ("schema", "escala", "workload", "cluster", "engine", "search")
+PLAN_KEYS: Final = (*COMMON, "plan", "estimate")
+LAST_KEYS: Final = (*COMMON, "plans", "recommended")
+SEARCH_KEYS: Final = ("fix", "all_placements", "objective", "tolerance")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """How the plan was searched for: what was narrowed, what was minimised."""
+
+    limits: SpaceLimits = field(default_factory=SpaceLimits)
+    objective: Objective = Objective.TIME
+    tolerance: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """What a file holds: the problem, the plans (one in a plan.json) and which of them was recommended."""
+
+    problem: Problem
+    plans: tuple[Plan, ...]
+    recommended: int = 0
+    searched: Searched = field(default_factory=Searched)
+    estimate: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_plan(file: PlanFile, path: Path) -> None:
+    """Write the recommended plan; the file appears whole or not at all."""
+    document = {**_common(file, SCHEMA), "plan": plan_keys(file.plans[file.recommended])}
+    write_whole(path, {**document, "estimate": dict(file.estimate)})
+
+
+def write_last(file: PlanFile, path: Path) -> None:
+    """Write all plans of the last run, so that they can be explained by number."""
+    plans = [plan_keys(plan) for plan in file.plans]
+    write_whole(path, {**_common(file, LAST_SCHEMA), "plans": plans, "recommended": file.recommended})
+
+
+def read_plan(path: str | Path) -> PlanFile:
+    """A plan.json, or the saved plans of the last run."""
+    keys = read_keys(Path(path))
+    where = str(path)
+    schema = keys.get("schema")
+    if schema not in (SCHEMA, LAST_SCHEMA):
+        raise InvalidInput(f"{where}: schema is {shown(repr(schema))}; this escala reads '{SCHEMA}'")
+    _known(keys, PLAN_KEYS if schema == SCHEMA else LAST_KEYS, where)
+    plans = _plans(keys, where)
+    searched = _searched(table_of(keys.get("search", {}), f"{where}: search"), plans[0], f"{where}: search")
+    return PlanFile(
+        problem=_problem(keys, where),
+        plans=plans,
+        recommended=_index(keys.get("recommended", 0), len(plans), where),
+        searched=searched,
+        estimate=table_of(keys.get("estimate", {}), f"{where}: estimate"),
+    )
+
+
+def write_whole(path: Path, document: Any) -> None:
+    """JSON to a file through a draft beside it; what cannot be written leaves nothing behind."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    try:
+        draft.write_bytes(text)
+        draft.replace(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InvalidInput(f"{path} cannot be written ({reason}); name another place") from None
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _common(file: PlanFile, schema: str) -> dict[str, Any]:
+    problem, searched = file.problem, file.searched
+    workload = keys_of(problem.workload)
+    return {
+        "schema": schema,
+        "escala": __version__,
+        "workload": {**workload, "network": network_keys(problem.workload.network)},
+        "cluster": keys_of(problem.cluster),
+        "engine": problem.engine.name,
+        "search": {
+            "fix": _fix(searched.limits),
+            "all_placements": searched.limits.all_placements,
+            "objective": str(searched.objective),
+            "tolerance": searched.tolerance,
+        },
+    }
+
+
+def network_keys(network: Network) -> dict[str, Any]:
+    """A reference to the catalog where it has this very network, else the whole shape."""
+    if network.name in catalog.names() and catalog.network(network.name) == network:
+        return {"catalog": network.name}
+    return {"shape": keys_of(network)}
+
+
+def _fix(limits: SpaceLimits) -> list[str]:
+    return [
+        f"{name}={','.join(text_of(name, each) for each in values)}" for name, values in limits.fixed.items()
+    ]
+
+
+def _plans(keys: Mapping[str, Any], where: str) -> tuple[Plan, ...]:
+    given = keys.get("plans", [keys.get("plan")])
+    if not isinstance(given, list) or not given:
+        raise InvalidInput(f"{where}: plans is no list of plans")
+    return tuple(plan_of(table_of(each, f"{where}: plan"), f"{where}: plan") for each in given)
+
+
+def _problem(keys: Mapping[str, Any], where: str) -> Problem:
+    return Problem(
+        workload=_workload(table_of(keys.get("workload"), f"{where}: workload"), f"{where}: workload"),
+        cluster=record_of(Cluster, keys.get("cluster"), f"{where}: cluster"),
+        engine=engine(str(keys.get("engine", "pytorch"))),
+        assumptions=assumptions(),
+    )
+
+
+def _workload(table: Mapping[str, Any], where: str) -> Workload:
+    network = _network(table_of(table.get("network"), f"{where}.network"), f"{where}.network")
+    # the shape is read apart, since a reference to the catalog may stand for it
+    return record_of(Workload, {**table, "network": keys_of(network)}, where)
+
+
+def _network(table: Mapping[str, Any], where: str) -> Network:
+    _known(table, ("catalog", "shape"), where)
+    if "catalog" in table:
+        return catalog.network(str(table["catalog"]))
+    return record_of(Network, table.get("shape"), f"{where}.shape")
+
+
+def _searched(table: Mapping[str, Any], plan: Plan, where: str) -> Searched:
+    _known(table, SEARCH_KEYS, where)
+    limits = SpaceLimits(
+        fixed=narrowed(tuple(str(each) for each in table.get("fix", ()))),
+        precision=plan.precision,
+        all_placements=bool(table.get("all_placements", False)),
+    )
+    tolerance = table.get("tolerance", 0.05)
+    if not isinstance(tolerance, int | float) or not 0 <= tolerance <= 1:
+        raise InvalidInput(f"{where}: tolerance is {shown(repr(tolerance))}; give a number from 0 to 1")
+    objective = objective_of(str(table.get("objective", "time")))
+    return Searched(limits=limits, objective=objective, tolerance=float(tolerance))
+
+
+def _index(given: object, plans: int, where: str) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < plans:
+        raise InvalidInput(f"{where}: recommended is {shown(repr(given))}; there are plans 0 to {plans - 1}")
+    return given
+
+
+def _known(table: Mapping[str, Any], allowed: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in allowed:
+            raise unknown("key", shown(str(key)), allowed, f"it stands in {where}")

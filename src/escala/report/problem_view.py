@@ -1,0 +1,84 @@
+"""The question as data: workload and cluster with totals, and the interval of a time. Judges no plan."""
+
+from dataclasses import fields
+from typing import Any
+
+from escala.model.flops import reference_peak_flop_per_s
+from escala.model.parameters import active_parameters, network_parameters
+from escala.model.plan import Precision
+from escala.model.precision import recipe
+from escala.model.problem import Problem
+from escala.planning.defaults import OPTIMIZERS
+from escala.report.answer import ClusterView, Interval, LinkView, WorkloadView
+from escala.report.numbers import percent
+
+
+def workload_view(problem: Problem, precision: Precision) -> WorkloadView:
+    """The workload in words and totals."""
+    work = problem.workload
+    network = work.network
+    return WorkloadView(
+        network=network.name,
+        network_source=network.source,
+        parameters=network_parameters(network).total,
+        active_parameters=active_parameters(network),
+        layers=network.layers,
+        method=str(work.method),
+        lora_rank=None if work.lora is None else work.lora.rank,
+        precision=recipe(precision).name,
+        optimizer=next((name for name, each in OPTIMIZERS.items() if each == work.optimizer), "custom"),
+        sample="images" if network.is_image else "sequences",
+        sequence_tokens=work.sequence_tokens,
+        global_batch=work.global_batch,
+        tokens_per_step=tokens_per_step(problem),
+        total_tokens=work.total_tokens,
+    )
+
+
+def tokens_per_step(problem: Problem) -> int:
+    """Tokens of one step; images where the network reads images."""
+    work = problem.workload
+    return work.global_batch * (1 if work.network.is_image else work.sequence_tokens)
+
+
+def cluster_view(problem: Problem) -> ClusterView:
+    """The cluster with its links and its site."""
+    cluster, chip = problem.cluster, problem.accelerator
+    site = cluster.site
+    return ClusterView(
+        name=cluster.name,
+        source=cluster.source,
+        accelerator=chip.name,
+        devices=cluster.devices,
+        devices_per_node=cluster.devices_per_node,
+        nodes=cluster.nodes,
+        memory_bytes=chip.memory_bytes,
+        peak_flop_per_s=reference_peak_flop_per_s(problem),
+        links=tuple(_pick(LinkView, link) for link in cluster.links),
+        host_memory_bytes=cluster.host.memory_bytes,
+        country=site.country,
+        pue=site.pue,
+        node_power_ratio=site.node_power_ratio,
+        carbon_kg_per_j=site.carbon_kg_per_j,
+        price_usd_per_device_hour=site.price_usd_per_device_hour,
+        price_date=site.price_date,
+        price_source=site.price_source,
+    )
+
+
+def _pick(view: Any, source: object) -> Any:
+    return view(**{field.name: getattr(source, field.name) for field in fields(view)})
+
+
+def times(value: float, problem: Problem) -> Interval:
+    """Interval of what grows with the step time: value / ratio to value * ratio."""
+    ratio = problem.assumptions.interval_ratio
+    return Interval(value=value, low=value / ratio, high=value * ratio)
+
+
+def doubt(problem: Problem) -> str:
+    """How wide the intervals are, in words."""
+    known = problem.assumptions
+    spread = percent(known.interval_ratio - 1.0)
+    low, high = percent(1.0 - known.memory_interval_low), percent(known.memory_interval_high - 1.0)
+    return f"step time ±{spread}, memory −{low} to +{high}: the 80 % intervals fitted on published runs"

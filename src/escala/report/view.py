@@ -1,0 +1,146 @@
+"""Builds the answer to `plan` from a search: the ranking, the techniques, the remedies, the curve."""
+
+from dataclasses import dataclass
+
+from escala import __version__
+from escala.model.flops import CONVENTION
+from escala.model.problem import Problem
+from escala.planning.advice import remedies
+from escala.planning.defaults import Assumed
+from escala.planning.scaling import WORTH, Curve, ScalePoint
+from escala.planning.search import Found
+from escala.planning.simplicity import describe
+from escala.planning.space import SpaceLimits
+from escala.planning.why import FamilyAnswer, families
+from escala.report import reasons
+from escala.report.answer import (
+    PLAN_SCHEMA,
+    Answer,
+    AssumptionView,
+    FamilyView,
+    PlanView,
+    RemedyView,
+    ScalePointView,
+    ScalingView,
+)
+from escala.report.plan_view import plan_view, terms
+from escala.report.planwords import plan_keys
+from escala.report.problem_view import cluster_view, doubt, tokens_per_step, workload_view
+from escala.units import HOUR_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question with its answer: what every view is built from."""
+
+    problem: Problem
+    limits: SpaceLimits
+    found: Found
+    assumed: tuple[Assumed, ...]
+    curve: Curve | None = None
+
+
+def answer(asked: Asked) -> Answer:
+    """The whole document of `escala plan`."""
+    found, problem = asked.found, asked.problem
+    return Answer(
+        schema=PLAN_SCHEMA,
+        escala=__version__,
+        workload=workload_view(problem, asked.limits.precision),
+        cluster=cluster_view(problem),
+        engine=problem.engine.name,
+        engine_title=problem.engine.title,
+        objective=str(found.objective),
+        tolerance=found.tolerance,
+        considered=found.considered,
+        estimated=found.estimated,
+        feasible=found.feasible,
+        search_s=found.search_s,
+        rejected=found.rejected,
+        plans=plan_views(asked),
+        recommended=found.recommended,
+        is_risky=found.is_risky,
+        families=family_views(asked),
+        assumptions=tuple(_assumption(each) for each in asked.assumed),
+        mfu_convention=CONVENTION,
+        doubt=doubt(problem),
+        advice=remedy_views(asked),
+        scaling=None if asked.curve is None else scaling_view(problem, asked.curve),
+    )
+
+
+def plan_views(asked: Asked) -> tuple[PlanView, ...]:
+    """The ranking, each plan compared with the recommended one."""
+    result, chosen = asked.found.ranking, asked.found.recommended
+    if result is None or chosen is None:
+        return ()
+    points = [int(each) for each in asked.found.complexity]
+    return tuple(
+        plan_view(asked.problem, result, row, points=points, why=_why(asked, row))
+        for row in range(len(result))
+    )
+
+
+def _why(asked: Asked, row: int) -> str:
+    result, chosen = asked.found.ranking, asked.found.recommended
+    assert result is not None
+    assert chosen is not None
+    if row == chosen:
+        return "recommended"
+    return reasons.against(result.plans[row], terms(result, row), result.plans[chosen], terms(result, chosen))
+
+
+def family_views(asked: Asked) -> tuple[FamilyView, ...]:
+    """Every technique beside the recommended plan."""
+    return tuple(_family(each) for each in families(asked.problem, asked.limits, asked.found))
+
+
+def _family(given: FamilyAnswer) -> FamilyView:
+    return FamilyView(
+        name=given.family,
+        title=given.title,
+        plan=None if given.plan is None else plan_keys(given.plan),
+        plan_title=None if given.plan is None else describe(given.plan),
+        step_s=given.step_s,
+        step_ratio=given.step_ratio,
+        short_bytes=given.short_bytes,
+        why=given.why,
+    )
+
+
+def remedy_views(asked: Asked) -> tuple[RemedyView, ...]:
+    """The smallest changes after which something fits; nothing when a plan fits already."""
+    if asked.found.ranking is not None:
+        return ()
+    return tuple(
+        RemedyView(
+            title=each.title, plan=plan_keys(each.plan), plan_title=describe(each.plan), step_s=each.step_s
+        )
+        for each in remedies(asked.problem, asked.limits)
+    )
+
+
+def scaling_view(problem: Problem, curve: Curve) -> ScalingView:
+    """The strong-scaling curve with rates and device-hours."""
+    points = tuple(_point(problem, each) for each in curve.points)
+    return ScalingView(fewest=curve.fewest, worth=curve.worth, worth_share=WORTH, points=points)
+
+
+def _point(problem: Problem, given: ScalePoint) -> ScalePointView:
+    tokens, total = tokens_per_step(problem), problem.workload.total_tokens
+    hours = None if total is None else total / tokens * given.step_s * given.devices / HOUR_S
+    return ScalePointView(
+        devices=given.devices,
+        plan_title=describe(given.plan),
+        step_s=given.step_s,
+        tokens_per_s=tokens / given.step_s,
+        mfu=given.mfu,
+        efficiency=given.efficiency,
+        device_hours=hours,
+        energy_j_per_step=given.energy_j,
+        cost=given.cost_usd,
+    )
+
+
+def _assumption(each: Assumed) -> AssumptionView:
+    return AssumptionView(name=each.name, value=each.value, reason=each.reason, option=each.option)
