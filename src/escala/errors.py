@@ -37,7 +37,13 @@ def unknown(what: str, given: str, allowed: Iterable[str], hint: str) -> Invalid
     """The error for a name that is not known: near names first, then where the list is."""
     close = near(given, allowed)
     suggestion = f"did you mean {' or '.join(close)}? " if close else ""
-    return InvalidInput(f"unknown {what} '{given}': {suggestion}{hint}")
+    return InvalidInput(f"unknown {what} '{one_line(given)}': {suggestion}{hint}")
+
+
+def one_line(text: str, limit: int = 80) -> str:
+    """Text as it may stand in a message: control characters and line breaks replaced, cut to the limit."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
 def _plain(name: str) -> str:

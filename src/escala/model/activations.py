@@ -1,4 +1,4 @@
-"""Bytes that one layer keeps from forward to backward, per token of a micro-batch. Exact for traced code paths.
+"""Bytes that one layer keeps from forward to backward. Exact for traced code paths.
 
 Each part says which tensors backward needs; the engine says how its kernels keep them (a fused norm keeps its
 input, an eager one fp32 copies as well). Checked byte by byte against traces of real modules.
@@ -9,15 +9,23 @@ from typing import Final
 
 import numpy as np
 
-from escala.model.columns import Bool, F64
+from escala.model.columns import F64, Bool
 from escala.model.efficiency import kernel_of
 from escala.model.engine import AttentionKernel, Autocast, EngineMemory, SelectiveKind
 from escala.model.matmuls import Shape
-from escala.model.network import Attention, AttentionKind, Block, Convolution, Experts, FeedForward, Linear, Stack
+from escala.model.network import (
+    Attention,
+    AttentionKind,
+    Block,
+    Convolution,
+    Experts,
+    FeedForward,
+    Linear,
+    Stack,
+)
 from escala.model.plan import Compile, Plans, Precision
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
-
 
 KEPT_COLUMNS: Final = ("zero", "tp", "sp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
 
@@ -76,8 +84,8 @@ def autocasts(problem: Problem, plans: Plans) -> Bool:
 def _norm_bytes(problem: Problem, block: Block, cast: Bool, compiled: Bool) -> F64:
     """Bytes per element that a norm keeps beyond its output: LayerNorm its input, eager RMSNorm fp32 copies.
 
-    A frozen RMSNorm needs no product for its weight; autocast keeps both copies in fp32; a compiled norm keeps
-    its input alone.
+    A frozen RMSNorm needs no product for its weight; autocast keeps both copies in fp32; a compiled norm
+    keeps its input alone.
     """
     if block.norm_weights != 1:
         return np.where(cast, 4.0, 2.0)
@@ -122,7 +130,11 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     out = part.heads * part.value_head_dim
     key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
     low = 2.0 * (part.query_rank + 2 * part.kv_rank + part.rope_head_dim) * shape.split_tokens
-    normed = (3.0 * (query + key_value / 2) * 2.0 + 4.0 * (part.heads + part.kv_heads)) if part.has_qk_norm else 0.0
+    normed = (
+        (3.0 * (query + key_value / 2) * 2.0 + 4.0 * (part.heads + part.kv_heads))
+        if part.has_qk_norm
+        else 0.0
+    )
     extra = (low if part.kv_rank else 0.0) + normed * tokens
     if is_flash(problem, part):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
@@ -139,7 +151,7 @@ def is_flash(problem: Problem, part: Attention) -> bool:
 
 
 def _tensors(memory: EngineMemory, plans: Plans, is_gated: bool, frozen: bool) -> F64:
-    """Tensors of the feed-forward width kept: gate, up, their product and the activation, less what is fused."""
+    """Tensors of the feed-forward width kept: gate, up, product and activation, less what is fused."""
     eager = memory.gated_tensors if is_gated else memory.plain_tensors
     compiled = min(eager, memory.compiled_gated_tensors)
     kept_tensors = np.where(plans.compile != Compile.OFF, compiled, eager)
@@ -161,7 +173,7 @@ def _experts(
 
 
 def _selective(problem: Problem, stack: Stack, block: Block, shape: Shape, whole: F64, wide: F64) -> F64:
-    """What selective recompute keeps: all but the scores (attention core), or every second product (operators)."""
+    """What selective recompute keeps: all but the scores, or every second product (operators)."""
     if problem.engine.memory.selective is SelectiveKind.ATTENTION_CORE:
         return whole - _score_bytes(problem, block, shape) * wide
     return np.minimum(_operator_bytes(stack, block, shape) * wide, whole)

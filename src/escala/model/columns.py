@@ -25,7 +25,7 @@ def distinct(columns: Sequence[I64]) -> tuple[I64, I64]:
 
 
 def soft_maximum(a: F64, b: F64, power: float) -> F64:
-    """Soft maximum of two non-negative columns: (a^p + b^p)^(1/p); the larger one alone when the other is 0."""
+    """Soft maximum of two non-negative columns: (a^p + b^p)^(1/p); the larger alone when one is 0."""
     large = np.maximum(a, b)
     small = np.minimum(a, b)
     ratio = np.divide(small, large, out=np.zeros_like(large), where=large > 0)

@@ -63,7 +63,7 @@ def _ratio(known: Assumptions, matmul: Matmul) -> float:
 def core_s(problem: Problem, core: Core, flop_per_s: F64) -> tuple[F64, F64]:
     """Attention core forward and backward: work / (speed * share of the kernel generation).
 
-    Flash kernels: work of whole blocks / share * (1 + ramp / keys), backward 2.6 times forward (recomputed scores).
+    Flash kernels: work of whole blocks / share * (1 + ramp / keys), backward 2.6 times forward.
     Otherwise two batched products without causal saving, plus passes over the score matrix.
     Shapes: (n,). Source: step-time study on published runs, 2026-11-30; see assumptions and accelerators.
     """

@@ -7,6 +7,7 @@ import numpy as np
 
 from escala.model.activations import KEPT_COLUMNS, Kept, kept
 from escala.model.columns import F64, I64, distinct
+from escala.model.ends import embedding_s, head_s
 from escala.model.energy import Footprint, footprint
 from escala.model.flops import hardware_flop, model_flop, reference_peak_flop_per_s, utilisation
 from escala.model.layers import (
@@ -17,24 +18,16 @@ from escala.model.layers import (
     LayerTime,
     compute,
     layer_time,
-    layer_wires,
 )
-from escala.model.memory import (
-    STATE_COLUMNS,
-    Memory,
-    Verdict,
-    least_running_bytes,
-    memory,
-    state_bytes,
-    with_slack,
-)
+from escala.model.memory import Memory, Verdict, least_running_bytes, memory, with_slack
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
 from escala.model.shards import Shards, shards
 from escala.model.stages import Slots, kinds, mean_slots, slots
-from escala.model.steptime import StepTime, embedding_s, head_s, step_time
-
+from escala.model.states import STATE_COLUMNS, state_bytes
+from escala.model.steptime import StepTime, step_time
+from escala.model.traffic import layer_wires
 
 Columns = TypeVar("Columns", LayerTime, Compute, Kept)
 
@@ -101,7 +94,9 @@ def memory_of(problem: Problem, plans: Plans, dealt: Dealt) -> Memory:
 def time_of(problem: Problem, plans: Plans) -> StepTime:
     """Seconds alone."""
     pairs = slots(problem.workload.network, plans)
-    return step_time(problem, plans, pairs, shards(problem.workload, plans, pairs), timed_layers(problem, plans))
+    return step_time(
+        problem, plans, pairs, shards(problem.workload, plans, pairs), timed_layers(problem, plans)
+    )
 
 
 def least_state_bytes(problem: Problem, plans: Plans) -> F64:
@@ -125,7 +120,7 @@ def least_bytes(problem: Problem, plans: Plans, states: F64) -> F64:
 
 
 def least_s(problem: Problem, plans: Plans) -> F64:
-    """Seconds that every pipeline and sharding of a cell needs at least: the average rank's layers and ends."""
+    """Seconds that every pipeline and sharding of a cell needs at least: the average rank's work."""
     each = timed_layers(problem, plans)
     pairs = mean_slots(problem.workload.network, plans)
     ends_s = (head_s(problem, plans) + embedding_s(problem, plans)) / plans.pp
@@ -152,7 +147,7 @@ def timed_layers(problem: Problem, plans: Plans) -> list[LayerTime]:
 
 
 def kept_layers(problem: Problem, plans: Plans) -> list[Kept]:
-    """Activations of every kind of layer, computed once per distinct row of the columns that matter to them."""
+    """Activations of every kind of layer, computed once per distinct row of the columns that matter."""
     first, group = distinct([getattr(plans, name) for name in KEPT_COLUMNS])
     few = plans.take(first)
     return [_spread(kept(problem, few, *kind), group) for kind in kinds(problem.workload.network)]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from escala.model import efficiency, layers, memory, steptime
+from escala.model import efficiency, ends, layers, memory, pipeline, replicas, states, steptime, traffic
 from escala.model.estimate import Estimate
 from escala.model.flops import model_flop, reference_peak_flop_per_s, work_by_kind
 from escala.model.memory import MemoryKinds, Phases
@@ -22,32 +22,32 @@ TERMS: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
     "attention_s": ("attention", efficiency.core_s),
     "elementwise_s": ("norms, activations, residuals", layers.elementwise_s),
     "routing_s": ("expert routing", layers.routing_s),
-    "head_s": ("head and loss", steptime.head_s),
-    "embedding_s": ("embedding", steptime.embedding_s),
+    "head_s": ("head and loss", ends.head_s),
+    "embedding_s": ("embedding", ends.embedding_s),
     "recompute_s": ("recompute", layers.recompute_s),
     "dispatch_s": ("CPU dispatch not hidden", layers.dispatch_s),
-    "tensor_parallel_s": ("tensor parallel, exposed", layers.tensor_parallel_s),
-    "context_parallel_s": ("context parallel, exposed", layers.context_parallel_s),
-    "expert_parallel_s": ("expert parallel, exposed", layers.expert_parallel_s),
-    "transfer_s": ("pipeline transfers", steptime.transfer_s),
-    "bubble_s": ("pipeline bubble", steptime.bubble_s),
-    "sharding_s": ("sharding gathers, exposed", steptime.sharding_s),
-    "gradient_sync_s": ("gradient reduction, exposed", steptime.gradient_sync_s),
+    "tensor_parallel_s": ("tensor parallel, exposed", traffic.tensor_parallel_s),
+    "context_parallel_s": ("context parallel, exposed", traffic.context_parallel_s),
+    "expert_parallel_s": ("expert parallel, exposed", traffic.expert_parallel_s),
+    "transfer_s": ("pipeline transfers", pipeline.transfer_s),
+    "bubble_s": ("pipeline bubble", pipeline.bubble_s),
+    "sharding_s": ("sharding gathers, exposed", replicas.sharding_s),
+    "gradient_sync_s": ("gradient reduction, exposed", replicas.gradient_sync_s),
     "accumulate_s": ("gradient accumulation", steptime.accumulate_s),
     "optimizer_s": ("optimizer step", steptime.optimizer_s),
     "straggler_s": ("stragglers", steptime.straggler_s),
     "overhead_s": ("framework overhead", steptime.overhead_s),
 }
 LEDGER: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
-    "weights_bytes": ("weights", memory.state_bytes),
-    "gathered_bytes": ("gathered weights and reduce units", memory.gathered_bytes),
-    "gradients_bytes": ("gradients", memory.state_bytes),
-    "optimizer_bytes": ("optimizer state", memory.state_bytes),
+    "weights_bytes": ("weights", states.state_bytes),
+    "gathered_bytes": ("gathered weights and reduce units", states.gathered_bytes),
+    "gradients_bytes": ("gradients", states.state_bytes),
+    "optimizer_bytes": ("optimizer state", states.state_bytes),
     "activations_bytes": ("activations", memory.activation_bytes),
     "logits_bytes": ("logits and loss", memory.logits_bytes),
     "working_bytes": ("layer being recomputed", memory.activation_bytes),
-    "buckets_bytes": ("gradient buckets", memory.bucket_bytes),
-    "step_bytes": ("optimizer temporaries", memory.step_bytes),
+    "buckets_bytes": ("gradient buckets", states.bucket_bytes),
+    "step_bytes": ("optimizer temporaries", states.step_bytes),
 }
 
 
@@ -113,7 +113,9 @@ def explain(problem: Problem, estimate: Estimate, row: int = 0) -> Explanation:
 def _term(name: str, seconds: float, step_s: float) -> Term:
     title, function = TERMS[name]
     formula, source = words(function)
-    return Term(name=name, title=title, seconds_s=seconds, share=seconds / step_s, formula=formula, source=source)
+    return Term(
+        name=name, title=title, seconds_s=seconds, share=seconds / step_s, formula=formula, source=source
+    )
 
 
 def words(function: Callable[..., Any]) -> tuple[str, str]:

@@ -42,14 +42,14 @@ def _full(core: Core) -> float:
 
 
 def work_by_kind(workload: Workload) -> dict[str, float]:
-    """Model FLOP of one step by the term of the step that does them: 3 * forward, 2 * when weights are frozen."""
+    """Model FLOP of one step by the term that does them: 3 * forward, 2 * when weights are frozen."""
     passes = (2.0 if workload.is_frozen else 3.0) * workload.global_batch
     products, attention, head = forward_flop(workload.network, workload.sequence_tokens)
     return {"matmul_s": passes * products, "attention_s": passes * attention, "head_s": passes * head}
 
 
 def model_flop(workload: Workload) -> float:
-    """Work of one step that the network itself asks for: 3 * forward * global batch, 2 * when weights are frozen."""
+    """Work of one step that the network asks for: 3 * forward * global batch, 2 * when frozen."""
     return sum(work_by_kind(workload).values())
 
 

@@ -8,16 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
-from escala.model.columns import F64, I64, doublings, soft_maximum
+from escala.model.columns import F64, doublings, soft_maximum
 from escala.model.efficiency import core_s, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import SelectiveKind
 from escala.model.matmuls import LayerWork, Shape, layer_work
-from escala.model.network import Attention, Block, Convolution, Experts, FeedForward, Stack
-from escala.model.placement import Wire, wire
-from escala.model.plan import Compile, ContextKind, Dispatcher, Plans
+from escala.model.network import Block, Convolution, Experts, FeedForward, Stack
+from escala.model.plan import Compile, Plans
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
+from escala.model.traffic import Sides, Wires, context_parallel_s, expert_parallel_s, tensor_parallel_s
 
 LAYER_COLUMNS: Final = (
     "dp",
@@ -56,37 +55,6 @@ class LayerTime:
     backward_s: F64
     recompute_full_s: F64
     recompute_selective_s: F64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Sides:
-    """Seconds of one kind of work, forward and backward."""
-
-    forward_s: F64
-    backward_s: F64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Wires:
-    """Links that the groups inside a layer find."""
-
-    tensor: Wire
-    context: Wire
-    expert: Wire
-
-    def take(self, rows: I64) -> "Wires":
-        """The links of the given rows."""
-        return Wires(**{name: getattr(self, name).take(rows) for name in Wires.__slots__})
-
-
-def layer_wires(problem: Problem, plans: Plans) -> Wires:
-    """Links of the tensor, context and expert groups; experts spread over tp / etp, then cp, then dp."""
-    cluster = problem.cluster
-    return Wires(
-        tensor=wire(cluster, plans, ("tp",), plans.tp),
-        context=wire(cluster, plans, ("cp",), plans.cp),
-        expert=wire(cluster, plans, ("tp", "cp", "dp"), plans.ep, plans.etp),
-    )
 
 
 COMPUTE_COLUMNS: Final = ("tp", "sp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
@@ -173,26 +141,26 @@ def dispatch_s(problem: Problem, plans: Plans, block: Block) -> F64:
     return base_s * scaled * compiled * frozen * (1.0 + known.dispatch_tensor_ratio * doublings(plans.tp))
 
 
-def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> _Sides:
+def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
     speed = linear_flop_per_s(problem, plans.precision)
     width = np.array([recipe.linear_bytes for recipe in RECIPES])[plans.precision]
     parts = (matmul_s(problem, m, speed, width) for m in work.matmuls)
     forward_s = sum(parts, np.zeros(len(plans)))
-    return _Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
+    return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
 
 
 def matmul_backward_ratio(problem: Problem) -> float:
-    """Backward over forward of matrix products: 2 (input and weight gradient), 1.21 when weights are frozen."""
+    """Backward over forward of matrix products: 2 (input and weight gradient), 1.21 when frozen."""
     return problem.assumptions.lora_backward_ratio if problem.workload.is_frozen else 2.0
 
 
-def _attention(problem: Problem, plans: Plans, work: LayerWork) -> _Sides:
+def _attention(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
     speed = linear_flop_per_s(problem, plans.precision, is_high=True)
     forward_s = backward_s = np.zeros(len(plans))
     for core in work.cores:
         there_s, back_s = core_s(problem, core, speed)
         forward_s, backward_s = forward_s + there_s, backward_s + back_s
-    return _Sides(forward_s=forward_s, backward_s=backward_s)
+    return Sides(forward_s=forward_s, backward_s=backward_s)
 
 
 def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
@@ -237,72 +205,8 @@ def routing_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork) -> 
     return pass_s(problem, problem.assumptions.routing_passes * work.routed_tokens * stack.hidden * 2.0)
 
 
-def tensor_parallel_s(
-    problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape, link: Wire
-) -> _Sides:
-    """One all-reduce (or all-gather and reduce-scatter with SP) after each attention and feed-forward.
-
-    SP gathers the input again in backward: 1.25 times the traffic. Exposed by the engine's share, less when
-    compiled (asynchronous TP). Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
-    """
-    syncs = sum(1 for p in block.parts if isinstance(p, (Attention, FeedForward, Experts)))
-    payload_bytes = shape.tokens * stack.hidden * 2.0
-    reduced_s = all_reduce_s(payload_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
-    gathered_s = 2.0 * gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
-    time = problem.engine.time
-    exposed = np.where(plans.compile != Compile.OFF, time.compiled_tensor_exposed, time.tensor_exposed)
-    once_s = np.where(plans.sp == 1, gathered_s, reduced_s) * syncs * exposed
-    return _Sides(forward_s=once_s, backward_s=once_s * np.where(plans.sp == 1, 1.5, 1.0))
-
-
-def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shape, link: Wire) -> _Sides:
-    """Exchange of keys and values (ring, all-gather) or of heads (Ulysses); twice that in backward.
-
-    Ring and all-gather move the keys and values of the other ranks; Ulysses sends queries, keys, values and
-    outputs through four all-to-alls. Exposed by the engine's share.
-    Source: Liu 2023 (ring attention), Jacobs 2023 (Ulysses).
-    """
-    total_s = np.zeros(len(plans))
-    for part in block.parts:
-        if not isinstance(part, Attention):
-            continue
-        kv = part.kv_heads * (part.head_dim + part.value_head_dim)
-        q = part.heads * (part.head_dim + part.value_head_dim)
-        whole_bytes = shape.tokens * shape.cp * kv / shape.tp * 2.0
-        gathered_s = gather_s(whole_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
-        local_bytes = shape.tokens * (q + kv) / shape.tp * 2.0
-        sent_s = all_to_all_s(
-            local_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, link.latency_s
-        )
-        total_s = total_s + np.where(plans.cp_kind == ContextKind.ULYSSES, sent_s, gathered_s)
-    once_s = total_s * problem.engine.time.context_exposed
-    return _Sides(forward_s=once_s, backward_s=2.0 * once_s)
-
-
-def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork, link: Wire) -> _Sides:
-    """Two all-to-alls forward (dispatch, combine) and two backward, over the slower of both domains.
-
-    The all-gather dispatcher gathers every rank's tokens and reduces the results instead. Beyond the fast
-    domain each rank of the group adds a fixed time. Exposed by the engine's share.
-    Source: Lepikhin 2020 (GShard); fixed time from published dispatcher studies, see assumptions.
-    """
-    if work.dispatched_tokens is None:
-        zero = np.zeros(len(plans))
-        return _Sides(forward_s=zero, backward_s=zero)
-    payload_bytes = work.dispatched_tokens * stack.hidden * 2.0
-    leaves = link.inside < link.ranks
-    latency_s = link.latency_s + np.where(leaves, problem.assumptions.expert_latency_s * link.ranks, 0.0)
-    exchanged_s = all_to_all_s(
-        payload_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, latency_s
-    )
-    gathered_s = gather_s(payload_bytes * link.ranks, link.ranks, link.gather_bytes_per_s, latency_s)
-    once_s = np.where(plans.dispatcher == Dispatcher.ALL_GATHER, gathered_s, exchanged_s)
-    side_s = 2.0 * once_s * problem.engine.time.expert_exposed
-    return _Sides(forward_s=side_s, backward_s=side_s)
-
-
 def recompute_s(problem: Problem, own: Compute) -> F64:
-    """Forward again for recomputed layers; selective: the attention core, or cheap operators and half the products.
+    """Forward again for recomputed layers; selective: attention core, or operators and half the products.
 
     Source: Korthikanti 2022 section 5 (attention core); torchtitan's per-operator policy.
     """

@@ -16,7 +16,6 @@ from escala.model.network import (
     Convolution,
     Experts,
     FeedForward,
-    Linear,
     Part,
     Stack,
 )

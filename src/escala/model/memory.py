@@ -6,19 +6,17 @@ and one layer at work), optimizer step (temporaries, no activations).
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 
 import numpy as np
 
-from escala.model.activations import Kept, autocasts
+from escala.model.activations import Kept
 from escala.model.columns import F64, I64
-from escala.model.engine import Gathering
 from escala.model.network import Head, Stack
-from escala.model.plan import Compile, Offload, Plans, Recompute
-from escala.model.precision import RECIPES
+from escala.model.plan import Compile, Plans, Recompute
 from escala.model.problem import Problem
-from escala.model.shards import Shards, base_weight_bytes, expert_replicas
+from escala.model.shards import Shards
 from escala.model.stages import Slots, in_flight
+from escala.model.states import bucket_bytes, gathered_bytes, states, step_bytes
 
 
 class Verdict(IntEnum):
@@ -76,27 +74,6 @@ class Memory:
     verdict: I64
 
 
-STATE_COLUMNS: Final = (
-    "dp",
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "etp",
-    "zero",
-    "reshard",
-    "shard",
-    "precision",
-    "offload_optimizer",
-)
-
-
-def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Weights, gradients and optimizer state of every pair. Shape (pairs,)."""
-    states = _states(problem, plans, pairs, parts)
-    return states["weights_bytes"] + states["gradients_bytes"] + states["optimizer_bytes"]
-
-
 def least_running_bytes(problem: Problem, plans: Plans, pairs: Slots, layers: list[Kept]) -> F64:
     """Checkpoints of one micro-batch (or selective activations when smaller) and the logits of every pair."""
     total = logits_bytes(problem, plans, pairs)
@@ -133,10 +110,9 @@ def first_of_largest(values: F64, pairs: Slots) -> I64:
 
 
 def _kinds(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> MemoryKinds:
-    states = _states(problem, plans, pairs, parts)
     activations, working = activation_bytes(plans, pairs, layers)
     return MemoryKinds(
-        **states,
+        **states(problem, plans, pairs, parts),
         gathered_bytes=gathered_bytes(problem, plans, pairs, parts),
         activations_bytes=activations,
         logits_bytes=logits_bytes(problem, plans, pairs),
@@ -144,50 +120,6 @@ def _kinds(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
         buckets_bytes=bucket_bytes(problem, plans, pairs, parts),
         step_bytes=step_bytes(problem, plans, pairs, parts),
     )
-
-
-def sharing(plans: Plans, take: I64) -> tuple[F64, F64]:
-    """Ranks that states of dense and of expert parameters are sharded over."""
-    dense = plans.shard[take].astype(np.float64)
-    return dense, np.minimum(dense, expert_replicas(plans)[take].astype(np.float64))
-
-
-def _per_rank(plans: Plans, pairs: Slots, dense: F64, expert: F64, from_stage: int) -> F64:
-    """Parameters on one rank when the given kind of state is sharded from this ZeRO stage on."""
-    over_dense, over_expert = sharing(plans, pairs.row)
-    is_sharded = plans.zero[pairs.row] >= from_stage
-    return np.where(is_sharded, dense / over_dense + expert / over_expert, dense + expert)
-
-
-def _states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[str, F64]:
-    """Weights, gradients and optimizer state: engine bytes per parameter / ranks that share them."""
-    engine, optimizer = problem.engine.memory, problem.workload.optimizer
-    frozen_bytes = base_weight_bytes(problem.workload)
-    whole_dense = parts.dense + parts.ends
-    weight_bytes = engine.weight_bytes if frozen_bytes is None else frozen_bytes
-    weights = weight_bytes * _per_rank(plans, pairs, whole_dense, parts.expert, 3)
-    trained = parts.trained_dense, parts.trained_expert
-    gradient_bytes, state_bytes = engine.gradient_bytes, engine.master_bytes
-    if frozen_bytes is not None and problem.workload.lora is not None:
-        weights = weights + problem.workload.lora.weight_bytes * _per_rank(plans, pairs, *trained, 3)
-        gradient_bytes, state_bytes = problem.workload.lora.weight_bytes, 0.0
-    state_bytes += optimizer.moments * optimizer.state_bytes
-    offloaded = plans.offload_optimizer[pairs.row] != Offload.NONE
-    state = state_bytes * _per_rank(plans, pairs, *trained, 1)
-    autocast = 2.0 * autocasts(problem, plans)[pairs.row] * (whole_dense + parts.expert)
-    return {
-        "weights_bytes": weights + autocast,
-        "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
-        "optimizer_bytes": np.where(offloaded, 0.0, state),
-    }
-
-
-def _gradient_parameters(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Gradients on one rank: sharded from ZeRO-2 on, but whole while a pipeline accumulates them locally."""
-    trained = parts.trained_dense, parts.trained_expert
-    sharded = _per_rank(plans, pairs, *trained, 2)
-    waits = (plans.pp[pairs.row] > 1) & (problem.engine.memory.gathering is Gathering.LAYERS)
-    return np.where(waits, parts.trained_dense + parts.trained_expert, sharded)
 
 
 def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept]) -> tuple[F64, F64]:
@@ -243,46 +175,6 @@ def head_tokens(problem: Problem, plans: Plans, stack: Stack, head: Head) -> F64
     if not head.is_per_token:
         return samples
     return samples * (stack.tokens or problem.workload.sequence_tokens) / plans.cp
-
-
-def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Weights gathered by sharding: one or all layers, the ends all step long, reduce units in backward.
-
-    Layer-wise: resharded 10 bytes * largest layer (current, prefetched, 16-bit gradients, fp32 reduce input)
-    + 2 * ends; without resharding 2 * all weights + 6 * largest layer. Sub-groups: the live parameters.
-    Source: traces of FSDP2 in torch 2.13.
-    """
-    engine, take = problem.engine.memory, pairs.row
-    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision[take]]
-    if problem.workload.is_frozen:
-        width = np.minimum(width, base_weight_bytes(problem.workload) or width)
-    if engine.gathering is Gathering.SUBGROUPS:
-        held = width * np.minimum(engine.live_parameters, parts.total)
-        return np.where(plans.zero[take] >= 3, held, 0.0)
-    reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
-    resharded = (2 * width + reduced) * parts.largest + width * parts.ends
-    whole = width * parts.total + reduced * parts.largest
-    sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1)
-    return np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
-
-
-def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Communication buckets of gradients: engine bytes * min(bucket, parameters), when ranks share gradients."""
-    engine, take = problem.engine.memory, pairs.row
-    trained = parts.trained_dense + parts.trained_expert
-    shared = (plans.dp * plans.cp)[take] > 1
-    layerwise = (plans.zero[take] >= 3) & (engine.gathering is Gathering.LAYERS)
-    held = engine.bucket_bytes * np.minimum(engine.bucket_parameters, trained)
-    return np.where(shared & ~layerwise, held, 0.0)
-
-
-def step_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Temporaries of the optimizer step: engine bytes per parameter that the rank updates; none when offloaded."""
-    engine, take = problem.engine.memory, pairs.row
-    updated = _per_rank(plans, pairs, parts.trained_dense, parts.trained_expert, 1)
-    updated = np.minimum(updated, engine.step_parameters)
-    offloaded = plans.offload_optimizer[take] != Offload.NONE
-    return np.where(offloaded, 0.0, engine.step_bytes * updated)
 
 
 def _phases(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, kinds: MemoryKinds) -> Phases:
@@ -341,7 +233,7 @@ def _assemble(
 
 
 def _stranded(problem: Problem, plans: Plans, kinds: MemoryKinds, phases: Phases, allocated: F64) -> F64:
-    """16-bit logits whose freed block cannot hold the fp32 copies: 2 of the loss bytes, when loss is the peak.
+    """16-bit logits whose freed block cannot hold the fp32 copies: 2 bytes a logit, at a loss peak.
 
     Source: simulation of the caching allocator's documented rules (14 bytes reserved for 12 allocated).
     """

@@ -62,7 +62,9 @@ def members(plans: Plans, axes: tuple[str, ...], domain_devices: int) -> I64:
     return count
 
 
-def wire(cluster: Cluster, plans: Plans, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = None) -> Wire:
+def wire(
+    cluster: Cluster, plans: Plans, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = None
+) -> Wire:
     """Speed and latency that a group of `ranks` over `axes` finds on the links that it crosses.
 
     Speed = the smallest over the crossed levels of (ranks inside the domain below) * port speed /
@@ -100,7 +102,7 @@ def wire(cluster: Cluster, plans: Plans, axes: tuple[str, ...], ranks: I64, thin
 
 
 def neighbour_wire(cluster: Cluster, plans: Plans) -> tuple[F64, F64]:
-    """Port speed and latency between neighbouring pipeline stages: of the outermost level that some pair crosses."""
+    """Port speed and latency between neighbouring stages, of the outermost level that a pair crosses."""
     span = strides(plans)["pp"] * plans.pp
     speed = np.zeros(len(plans))
     latency = np.zeros(len(plans))

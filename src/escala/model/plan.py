@@ -101,7 +101,6 @@ PLACEMENTS: Final = tuple("-".join(order) for order in permutations(AXES))
 """Mesh orders, innermost axis first; the first is the usual one (TP inside the node, PP outermost)."""
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One parallelization; degrees multiply to the number of devices: dp x tp x pp x cp.

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.cluster import Accelerator
-from escala.model.columns import Bool, I64
+from escala.model.columns import I64, Bool
 from escala.model.efficiency import peak_flop_per_s
 from escala.model.network import Attention, Experts, FeedForward, Part, StackRole
 from escala.model.plan import Compile, ContextKind, Offload, Plans, Recompute, Schedule, Split
@@ -108,7 +108,9 @@ def _totals(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
 
 def parts_of(problem: Problem) -> list[Part]:
     """All parts of all kinds of layers."""
-    return [part for stack in problem.workload.network.stacks for block in stack.blocks for part in block.parts]
+    return [
+        part for stack in problem.workload.network.stacks for block in stack.blocks for part in block.parts
+    ]
 
 
 def _tensor(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
@@ -172,7 +174,7 @@ def _pipeline(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     wrong_virtual = np.where(interleaved, plans.virtual_stages < 2, plans.virtual_stages != 1)
     wrong_virtual = np.where(zero_bubble, plans.virtual_stages != 2, wrong_virtual)
     custom = plans.split == Split.CUSTOM
-    fits = np.array([_splits_well(problem, plans, row) for row in np.flatnonzero(custom)], np.bool_)
+    fits = np.array([_splits_well(problem, plans, int(row)) for row in np.flatnonzero(custom)], np.bool_)
     broken_split = np.zeros(len(plans), np.bool_)
     broken_split[custom] = ~fits
     units = layers + np.where(plans.split == Split.BALANCED, 2, 0)

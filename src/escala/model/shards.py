@@ -1,4 +1,4 @@
-"""Parameters that a rank of each slot holds after tensor, pipeline and expert parallelism, and who shares them.
+"""Parameters that a rank of each slot holds after tensor, pipeline and expert parallelism.
 
 Counts of parameters, not bytes: bytes are the engine's affair (`memory`).
 """
@@ -131,3 +131,9 @@ def base_weight_bytes(workload: Workload) -> float | None:
     if workload.method is Method.QLORA:
         return 0.5 + 1 / 64 + 4 / 16384
     return 2.0 if workload.is_frozen else None
+
+
+def sharing(plans: Plans, take: I64) -> tuple[F64, F64]:
+    """Ranks that states of dense and of expert parameters are sharded over."""
+    dense = plans.shard[take].astype(np.float64)
+    return dense, np.minimum(dense, expert_replicas(plans)[take].astype(np.float64))

@@ -1,4 +1,4 @@
-"""How layers are dealt to pipeline ranks, and how many micro-batches a rank holds at once. No seconds, no bytes.
+"""How layers are dealt to pipeline ranks, and how many micro-batches a rank holds at once.
 
 Ranks with the same layers are one *slot*: the planner looks at each slot once, at its lowest rank, which
 holds the most micro-batches. A row of plans and one of its slots make a *pair*.
@@ -156,8 +156,8 @@ def _layout_slots(network: Network, plans: Plans, row: int) -> Iterator[_Slot]:
 def in_flight(plans: Plans, pairs: Slots) -> F64:
     """Micro-batches whose activations a rank holds at its peak, in units of all its layers.
 
-    GPipe: all m. 1F1B: pp - rank. Interleaved: ((v - 1) pp + 2 (pp - rank) - 1) / v chunks of 1/v. Zero-bubble
-    V: half of min(m, 2 pp - 1 - rank) + min(m, rank + 1), that is pp when m is large. Never more than m.
+    GPipe: all m. 1F1B: pp - rank. Interleaved: ((v - 1) pp + 2 (pp - rank) - 1) / v chunks of 1/v.
+    Zero-bubble V: half of min(m, 2 pp - 1 - rank) + min(m, rank + 1), pp when m is large. Never above m.
     Source: Narayanan 2021 section 2.2; Qi 2024 (zero bubble), section 4; Korthikanti 2022 appendix.
     """
     take = pairs.row

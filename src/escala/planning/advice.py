@@ -39,11 +39,17 @@ def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
     for name, width in (("bf16", 2.0), ("8-bit", 1.0)):
         if optimizer.state_bytes > width and not workload.is_frozen:
             smaller = replace(optimizer, state_bytes=width)
-            yield f"keep optimizer states in {name}", replace(problem, workload=replace(workload, optimizer=smaller))
+            yield (
+                f"keep optimizer states in {name}",
+                replace(problem, workload=replace(workload, optimizer=smaller)),
+            )
     tokens = workload.sequence_tokens
     while tokens > 512 and not workload.network.is_image:
         tokens //= 2
-        yield f"sequence of {tokens:,} tokens", replace(problem, workload=replace(workload, sequence_tokens=tokens))
+        yield (
+            f"sequence of {tokens:,} tokens",
+            replace(problem, workload=replace(workload, sequence_tokens=tokens)),
+        )
     if not workload.is_frozen:
         adapted = replace(workload, method=Method.LORA, lora=Lora())
         yield "train LoRA adapters instead of all weights", replace(problem, workload=adapted)

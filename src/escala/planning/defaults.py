@@ -27,6 +27,8 @@ UNKNOWN_SEQUENCE_TOKENS: Final = 2048
 STEP_IMAGES: Final = 1024
 MOST_REPLICA_DEVICES: Final = 128
 
+MOST_TRIED_DEVICES: Final = 1024
+"""Devices up to which a question without a number of devices is answered."""
 ENGINE: Final = "pytorch"
 OPTIMIZERS: Final = {
     "adamw": Optimizer(),

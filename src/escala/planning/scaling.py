@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from escala.model.plan import Plan
@@ -89,7 +90,7 @@ def _point(found: Found, devices: int, before: list[ScalePoint]) -> ScalePoint:
 def _worth(points: list[ScalePoint]) -> int | None:
     """The last count before a doubling keeps less than `WORTH` of its ideal speed-up."""
     worth = points[0].devices if points else None
-    for one, two in zip(points, points[1:], strict=False):
+    for one, two in pairwise(points):
         gained = (one.step_s / two.step_s) / (two.devices / one.devices)
         if gained < WORTH:
             break
@@ -98,7 +99,7 @@ def _worth(points: list[ScalePoint]) -> int | None:
 
 
 def pareto(points: tuple[ScalePoint, ...]) -> tuple[ScalePoint, ...]:
-    """Points that no other beats on time, energy and money at once; unknown money or energy does not count."""
+    """Points that no other beats on time, energy and money at once; what is unknown does not count."""
     return tuple(p for p in points if not any(_beats(other, p) for other in points))
 
 

@@ -1,4 +1,4 @@
-"""The best plans of a stated space, exactly: best-first, with bounds that never drop a plan that would be shown.
+"""The best plans of a stated space, exactly: best-first, with bounds that drop nothing worth showing.
 
 Cells (degrees, micro-batch, SP, mesh order) have a lower bound on time, layouts a lower bound on memory.
 Cells are taken by rising bound; the search stops when no remaining cell can enter the ranking, the set near
@@ -8,8 +8,8 @@ time or memory in the model (their plainer twins are tried for the plans that ar
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -17,31 +17,26 @@ import numpy as np
 
 from escala.model.columns import F64, I64
 from escala.model.energy import footprint
-from escala.model.estimate import Dealt, Estimate, deal, estimate, least_bytes, least_s, least_state_bytes, memory_of, time_of
+from escala.model.estimate import (
+    Dealt,
+    Estimate,
+    deal,
+    estimate,
+    least_bytes,
+    least_s,
+    least_state_bytes,
+    memory_of,
+    time_of,
+)
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans, Recompute, concatenate
 from escala.model.problem import Problem
+from escala.planning.cells import CELL, cells, expand, fill
+from escala.planning.pool import LAYOUT, Pool, first_of_each
 from escala.planning.simplicity import FAMILIES, complexity, family_masks
-from escala.planning.space import CELL, Group, SpaceLimits, cells, expand, fill, finish_choices, groups, size
+from escala.planning.space import Group, SpaceLimits, finish_choices, groups, size
 
 CHUNK_ROWS: Final = 16384
-STYLE: Final = (
-    "dp",
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "etp",
-    "zero",
-    "reshard",
-    "shard",
-    "placement",
-    "schedule",
-    "recompute",
-    "split",
-    "sp",
-)
-LAYOUT: Final = STYLE[:9]
 
 
 class Objective(StrEnum):
@@ -57,8 +52,8 @@ class Found:
     """Result of a search: counts, the ranking, the recommendation, and the best of every family.
 
     `ranking` has the best plan of each layout, best first; `recommended` the simplest within `tolerance` of
-    the best. `families` maps a family to the row of `shown` that is its best, or None when it has no plan that
-    fits; `shown` is one Estimate of all those plans. `is_risky` says that nothing fits with a margin.
+    the best. `families` maps a family to its best plan, or None when it has none that fits. `is_risky` says
+    that nothing fits with a margin.
     """
 
     considered: int
@@ -73,59 +68,6 @@ class Found:
     complexity: I64
     families: dict[str, Plan | None]
     is_risky: bool
-
-
-@dataclass(slots=True)
-class _Pool:
-    """Best value and plan by style, and by family; grows while the search runs."""
-
-    top: int
-    slack: float
-    styles: dict[tuple[int, ...], tuple[float, Plan]] = field(default_factory=dict)
-    layouts: dict[tuple[int, ...], float] = field(default_factory=dict)
-    families: dict[str, tuple[float, Plan]] = field(default_factory=dict)
-    best: float = np.inf
-    last: float = np.inf
-
-    def bound(self) -> float:
-        """Value above which a plan can enter neither the ranking nor the set near the best."""
-        return max(self.best * self.slack, self.last)
-
-    def add(self, plans: Plans, values: F64) -> None:
-        """Take what improves a style within the bound or a family."""
-        for name, mask in family_masks(plans).items():
-            rows = np.flatnonzero(mask)
-            if len(rows):
-                row = int(rows[np.argmin(values[rows])])
-                if values[row] < self.families.get(name, (np.inf, None))[0]:
-                    self.families[name] = (float(values[row]), plans[row])
-        self.best = min(self.best, float(values.min(initial=np.inf)))
-        keys = np.column_stack([getattr(plans, name) for name in STYLE])
-        order = np.argsort(values, kind="stable")
-        order = order[values[order] <= self.bound()]
-        for row in order[_first_of_each(keys[order])]:
-            self._take(tuple(keys[row].tolist()), float(values[row]), plans, int(row))
-        self._trim()
-
-    def _take(self, key: tuple[int, ...], value: float, plans: Plans, row: int) -> None:
-        if value < self.styles.get(key, (np.inf, None))[0]:
-            self.styles[key] = (value, plans[row])
-            layout = key[: len(LAYOUT)]
-            self.layouts[layout] = min(value, self.layouts.get(layout, np.inf))
-
-    def _trim(self) -> None:
-        values = sorted(self.layouts.values())
-        self.last = values[self.top - 1] if len(values) >= self.top else np.inf
-        limit = self.bound()
-        self.styles = {key: kept for key, kept in self.styles.items() if kept[0] <= limit}
-
-
-def _first_of_each(keys: I64) -> I64:
-    """Row of the first occurrence of every distinct key, in order of occurrence."""
-    if not len(keys):
-        return np.empty(0, np.int64)
-    _, first = np.unique(keys, axis=0, return_index=True)
-    return np.sort(first)
 
 
 def search(
@@ -159,7 +101,7 @@ class _Search:
     ) -> None:
         self.problem, self.limits, self.objective = problem, limits, objective
         self.accepted, self.tolerance = accepted, tolerance
-        self.pool = _Pool(top=top, slack=1.0 + tolerance)
+        self.pool = Pool(top=top, slack=1.0 + tolerance)
         self.rejected = {"does not fit": 0, "slower than those shown, by a bound": 0}
         self.estimated = self.feasible = 0
 
@@ -201,7 +143,10 @@ class _Search:
     def _least_states(self, every: list[Group], tables: list[np.ndarray]) -> F64:
         """For every cell, the states of its average rank under the leanest sharding of its group."""
         rows = [
-            (g.dp, g.tp, g.pp, g.cp, ep, etp, *mode) for g in every for ep, etp in g.experts for mode in g.modes
+            (g.dp, g.tp, g.pp, g.cp, ep, etp, *mode)
+            for g in every
+            for ep, etp in g.experts
+            for mode in g.modes
         ]
         names = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "reshard", "shard")
         states = least_state_bytes(self.problem, self._plans(dict(zip(names, np.array(rows).T, strict=True))))
@@ -212,7 +157,10 @@ class _Search:
 
     def _affordable(self, table: np.ndarray, states: F64) -> np.ndarray:
         parts = [
-            self._may_fit(self._plans(self._columns(table[begin : begin + CHUNK_ROWS])), states[begin : begin + CHUNK_ROWS])
+            self._may_fit(
+                self._plans(self._columns(table[begin : begin + CHUNK_ROWS])),
+                states[begin : begin + CHUNK_ROWS],
+            )
             for begin in range(0, len(table), CHUNK_ROWS)
         ]
         return np.concatenate(parts)
@@ -236,7 +184,7 @@ class _Search:
         return np.concatenate(bounds) * self._least_per_second()
 
     def _least_per_second(self) -> float:
-        """Least value of the objective for each second: 1 for time, the idle power of all devices for energy."""
+        """Least value of the objective for each second: 1 for time, the idle power for energy."""
         if self.objective is not Objective.ENERGY:
             return 1.0
         site, chip = self.problem.cluster.site, self.problem.accelerator
@@ -325,7 +273,7 @@ class _Search:
         return memory_of(self.problem, plans, dealt).verdict <= self.accepted
 
     def _fewest_layers(self, plans: Plans) -> Plans:
-        """Plans with the fewest recomputed layers that fit, fewer than all; by bisection, memory falls with each."""
+        """Plans with the fewest recomputed layers that fit, by bisection: memory falls with each layer."""
         if not len(plans):
             return plans
         dealt = deal(self.problem, plans)
@@ -369,7 +317,7 @@ class _Search:
         choice = int(near[np.lexsort((values[near], points[near]))[0]])
         order = usable[np.lexsort((points[usable], values[usable]))]
         layouts = np.column_stack([getattr(twins, name) for name in LAYOUT])
-        rows = order[_first_of_each(layouts[order])][: self.pool.top]
+        rows = order[first_of_each(layouts[order])][: self.pool.top]
         rows = rows if choice in rows else np.append(rows[: self.pool.top - 1], choice)
         rows = rows[np.argsort(values[rows], kind="stable")]
         return estimate(self.problem, twins.take(rows)), int(np.flatnonzero(rows == choice)[0]), points[rows]
@@ -386,7 +334,6 @@ class _Search:
 
 
 _COLUMN_NAMES: Final = tuple(name for name in Plans.__slots__ if name != "splits")
-Progress = Callable[[float], None]
 
 
 def recomputed(plans: Plans, mode: Recompute, layers: I64 | None = None) -> Plans:

@@ -26,7 +26,9 @@ def sensitivity(problem: Problem, plan: Plan) -> list[Change]:
     """Hardware numbers doubled with the same plan, then one more step of each degree on the same devices."""
     today = estimate(problem, Plans.of(plan))
     hardware = [_changed(title, "hardware", other, plan, today) for title, other in _hardware(problem)]
-    return hardware + [_changed(title, "plan", problem, other, today) for title, other in _steps(problem, plan)]
+    return hardware + [
+        _changed(title, "plan", problem, other, today) for title, other in _steps(problem, plan)
+    ]
 
 
 def _changed(title: str, kind: str, problem: Problem, plan: Plan, today: Estimate) -> Change:
@@ -49,7 +51,10 @@ def _hardware(problem: Problem) -> Iterator[tuple[str, Problem]]:
     peaks = {f"{n}_flop_per_s": getattr(chip, f"{n}_flop_per_s") for n in names}
     faster = {name: 2 * value for name, value in peaks.items() if value is not None}
     yield "2 x peak FLOP/s", _with_chip(problem, replace(chip, **faster))
-    yield "2 x memory bandwidth", _with_chip(problem, replace(chip, memory_bytes_per_s=2 * chip.memory_bytes_per_s))
+    yield (
+        "2 x memory bandwidth",
+        _with_chip(problem, replace(chip, memory_bytes_per_s=2 * chip.memory_bytes_per_s)),
+    )
     for index, link in enumerate(problem.cluster.links):
         wide = replace(link, bytes_per_s=2 * link.bytes_per_s)
         quick = replace(link, latency_s=link.latency_s / 2)
@@ -78,15 +83,21 @@ def _steps(problem: Problem, plan: Plan) -> Iterator[tuple[str, Plan]]:
     if plan.ep > 1 or any(plan.ep < 2 * plan.dp for _ in [0]):
         yield "2 x ep", replace(plan, ep=2 * plan.ep)
     if plan.micro_batches % 2 == 0:
-        yield "2 x micro-batch", replace(plan, micro_batch=2 * plan.micro_batch, micro_batches=plan.micro_batches // 2)
+        yield (
+            "2 x micro-batch",
+            replace(plan, micro_batch=2 * plan.micro_batch, micro_batches=plan.micro_batches // 2),
+        )
     if plan.micro_batch % 2 == 0:
-        yield "half the micro-batch", replace(
-            plan, micro_batch=plan.micro_batch // 2, micro_batches=2 * plan.micro_batches
+        yield (
+            "half the micro-batch",
+            replace(plan, micro_batch=plan.micro_batch // 2, micro_batches=2 * plan.micro_batches),
         )
 
 
 def _half_dp(plan: Plan, axis: str) -> Plan:
     """Twice one degree at half the data parallelism: twice the micro-batches, the shard group follows."""
-    wider = replace(plan, dp=plan.dp // 2, micro_batches=2 * plan.micro_batches, **{axis: 2 * getattr(plan, axis)})
+    wider = replace(
+        plan, dp=plan.dp // 2, micro_batches=2 * plan.micro_batches, **{axis: 2 * getattr(plan, axis)}
+    )
     replicas = wider.dp * wider.cp
     return replace(wider, shard=min(plan.shard, replicas) if plan.zero else 1)

@@ -83,7 +83,7 @@ FAMILIES: Final = (
 
 
 def family_masks(plans: Plans) -> dict[str, np.ndarray]:
-    """Which plans belong to each family: pure data parallel kinds, and any plan that uses TP, PP, CP or EP."""
+    """Which plans belong to each family: pure data parallel kinds, any plan with TP, PP, CP or EP."""
     replicas = plans.dp * plans.cp
     pure = (plans.tp * plans.pp * plans.cp * plans.ep) == 1
     whole = plans.shard == replicas

@@ -16,7 +16,6 @@ import numpy as np
 from escala.model.network import Attention, Experts, FeedForward, StackRole
 from escala.model.placement import strides
 from escala.model.plan import (
-    COLUMNS,
     PLACEMENTS,
     Compile,
     ContextKind,
@@ -74,7 +73,9 @@ class Group:
     def ways(self) -> int:
         """Combinations of all lists."""
         per_micro = sum(len(self.pipelines[m]) for _, m in self.micro)
-        inside = len(self.experts) * len(self.modes) * len(self.orders) * len(self.sequence) * len(self.context)
+        inside = (
+            len(self.experts) * len(self.modes) * len(self.orders) * len(self.sequence) * len(self.context)
+        )
         return inside * per_micro
 
 
@@ -172,7 +173,7 @@ def _expert_degrees(problem: Problem, limits: SpaceLimits, ranks: int, tp: int) 
 def _modes(
     problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int
 ) -> Iterator[tuple[int, int, int]]:
-    """ZeRO stage, resharding, shard group: none, optimizer, gradients, full; HSDP groups fill link domains."""
+    """ZeRO stage, resharding, shard group: none to full; HSDP groups fill link domains."""
     replicas, modes = dp * cp, [(0, 0, 1)]
     if replicas > 1:
         modes += [(1, 0, replicas), (2, 0, replicas)]
@@ -209,7 +210,7 @@ def _sharding_needs(zero: int, reshard: bool, part: bool, many: bool, model: boo
 
 
 def _orders(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> tuple[int, ...]:
-    """Mesh orders that differ in the stride of some axis longer than one; one order inside a single domain."""
+    """Mesh orders that differ in the stride of an axis longer than one; one inside a single domain."""
     codes = [i for i, name in enumerate(PLACEMENTS) if limits.all_placements or name.startswith("tp")]
     kept = limits.keep("placement", tuple(codes))
     if len(problem.cluster.links) == 1 or not kept:
@@ -258,7 +259,7 @@ def _pipelines(
 
 
 def _splits(layers: int, stages: int, only_even: bool) -> list[Split]:
-    """Even when stages divide the layers, balanced when they divide layers + 2; else ragged from 2 layers up."""
+    """Even when stages divide the layers, balanced when they divide layers + 2; else ragged."""
     if stages == 1:
         return [Split.EVEN]
     even = layers % stages == 0
@@ -283,36 +284,3 @@ def finish_choices(problem: Problem, limits: SpaceLimits) -> tuple[tuple[int, ..
     modes = (int(Compile.OFF),) if "compile" in lacks else (int(Compile.OFF), int(Compile.DEFAULT))
     losses = (0,) if "fused-loss" in lacks else (0, 1)
     return limits.keep("compile", modes), limits.keep("fused_loss", losses)
-
-
-def fill(columns: Mapping[str, np.ndarray], rows: int, precision: Precision) -> Plans:
-    """Plans from some columns; the others take the Plan's defaults, the precision is given."""
-    default = Plans.of(Plan(precision=precision))
-    values = {name: np.repeat(getattr(default, name), rows) for name in (*COLUMNS, "stage_split")}
-    values.update({name: np.ascontiguousarray(column, np.int64) for name, column in columns.items()})
-    return Plans(**values)
-
-
-CELL: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "placement", "micro_batch", "micro_batches", "sp", "cp_kind")
-
-
-def cells(group: Group) -> np.ndarray:
-    """The choices of a group that decide what a layer costs, crossed; columns in the order of CELL."""
-    lists = (group.experts, group.orders, group.micro, group.sequence, group.context)
-    pick = np.indices([len(choices) for choices in lists]).reshape(len(lists), -1)
-    columns = [np.array(choices, np.int64).reshape(len(choices), -1)[i] for choices, i in zip(lists, pick, strict=True)]
-    fixed = np.tile(np.array([group.dp, group.tp, group.pp, group.cp], np.int64), (pick.shape[1], 1))
-    return np.hstack([fixed, *columns])
-
-
-def expand(group: Group, chosen: np.ndarray) -> dict[str, np.ndarray]:
-    """Cells of a group crossed with its sharding modes and the pipelines of their micro-batches."""
-    parts: list[np.ndarray] = []
-    for m in np.unique(chosen[:, CELL.index("micro_batches")]):
-        rows = chosen[chosen[:, CELL.index("micro_batches")] == m]
-        tails = np.array([(*mode, *pipe) for mode in group.modes for pipe in group.pipelines[int(m)]], np.int64)
-        if len(tails):
-            parts.append(np.hstack([np.repeat(rows, len(tails), axis=0), np.tile(tails, (len(rows), 1))]))
-    names = (*CELL, "zero", "reshard", "shard", "schedule", "virtual_stages", "split")
-    table = np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
-    return dict(zip(names, table.T, strict=True))

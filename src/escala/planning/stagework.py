@@ -10,12 +10,12 @@ import numpy as np
 
 from escala.model.activations import Kept
 from escala.model.columns import F64, I64, Bool
+from escala.model.ends import embedding_s, head_s
 from escala.model.estimate import kept_layers
 from escala.model.layers import LayerTime, matmul_backward_ratio
 from escala.model.plan import Plan, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.stages import layer_kinds, rank_stages, stage_layers
-from escala.model.steptime import embedding_s, head_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,22 +14,15 @@ from escala.errors import InvalidInput
 from escala.model.columns import F64
 from escala.model.estimate import timed_layers
 from escala.model.layers import LayerTime
+from escala.model.pipeline import transfer_s
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe, rejects
+from escala.model.replicas import gradient_sync_s, sharding_s
 from escala.model.shards import shards
+from escala.model.slowest import slowest_rank, step_wires
 from escala.model.stages import slots
-from escala.model.steptime import (
-    accumulate_s,
-    gradient_sync_s,
-    optimizer_s,
-    overhead_s,
-    sharding_s,
-    slowest_rank,
-    step_wires,
-    straggler_s,
-    transfer_s,
-)
+from escala.model.steptime import accumulate_s, optimizer_s, overhead_s, straggler_s
 from escala.planning.schedules import SPLITS_BACKWARD, Kind, Task, orders, receiver, source, stage_ranks
 from escala.planning.stagework import stage_work
 

@@ -13,9 +13,10 @@ from escala.model.plan import Plan, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
 from escala.model.steptime import StepTime
+from escala.planning.cells import CELL, cells, expand, fill
 from escala.planning.search import Found, recomputed
 from escala.planning.simplicity import FAMILIES, Family, family_masks
-from escala.planning.space import CELL, Group, SpaceLimits, cells, expand, fill, finish_choices, groups
+from escala.planning.space import Group, SpaceLimits, finish_choices, groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,13 @@ def _answer(
 
 def _blank(family: Family, why: str) -> FamilyAnswer:
     return FamilyAnswer(
-        family=family.name, title=family.title, plan=None, step_s=None, step_ratio=None, short_bytes=None, why=why
+        family=family.name,
+        title=family.title,
+        plan=None,
+        step_s=None,
+        step_ratio=None,
+        short_bytes=None,
+        why=why,
     )
 
 
@@ -66,7 +73,10 @@ def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> F
     """The term that grows most against the recommended plan names the reason."""
     own = estimate(problem, Plans.of(best))
     ratio = float(own.step_s[0] / chosen.step_s[0])
-    grown = {f.name: float(getattr(own.time, f.name)[0] - getattr(chosen.time, f.name)[0]) for f in fields(StepTime)}
+    grown = {
+        f.name: float(getattr(own.time, f.name)[0] - getattr(chosen.time, f.name)[0])
+        for f in fields(StepTime)
+    }
     worst = max(grown, key=lambda name: grown[name])
     title = TERMS[worst][0]
     if best == chosen.plans[0]:
@@ -172,6 +182,10 @@ def _unbuildable(problem: Problem, family: str) -> str:
         return f"the engine {problem.engine.name} cannot do it"
     if family == "hsdp" and not problem.workload.global_batch % problem.cluster.devices:
         return "no link domain splits the data-parallel ranks"
-    if family in ("ddp", "zero-1", "zero-2", "zero-3", "hsdp") and problem.workload.global_batch % problem.cluster.devices:
-        return f"{problem.cluster.devices} replicas do not divide the global batch {problem.workload.global_batch}"
+    if (
+        family in ("ddp", "zero-1", "zero-2", "zero-3", "hsdp")
+        and problem.workload.global_batch % problem.cluster.devices
+    ):
+        batch = problem.workload.global_batch
+        return f"{problem.cluster.devices} replicas do not divide the global batch {batch}"
     return "no degree divides the devices, the global batch and the network's shape"

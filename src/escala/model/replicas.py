@@ -1,0 +1,87 @@
+"""Seconds that data parallelism adds: gathers of sharded weights, reductions of gradients, what hides."""
+
+import numpy as np
+
+from escala.model.collectives import all_reduce_s, gather_s
+from escala.model.columns import F64, soft_maximum
+from escala.model.placement import Wire
+from escala.model.plan import Plans
+from escala.model.precision import RECIPES
+from escala.model.problem import Problem
+from escala.model.shards import sharing
+from escala.model.slowest import Rank, held_ranks
+
+
+def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Exposed gathers and scatters of sharded states (FSDP, ZeRO-3): soft maximum - compute + floor.
+
+    Forward: compute beside all-gather; backward: compute beside all-gather (when resharded) and
+    reduce-scatter; a share of the traffic never hides. Without resharding weights are gathered once a step.
+    Source: published FSDP step times, see assumptions; Zhao 2023 (FSDP), section 3.
+    """
+    known, time = problem.assumptions, problem.engine.time
+    gather, scatter = _layer_traffic(problem, plans, rank)
+    gather, scatter = gather * time.gather_ratio, scatter * time.gather_ratio
+    m = plans.micro_batches.astype(np.float64)
+    resharded = plans.reshard == 1
+    scatters = np.where(time.reduces_every_micro_batch & (plans.pp == 1), m, 1.0)
+    gathers = np.where(resharded, m, 1.0)
+    forward_s = rank.forward_s * gathers
+    ahead_s = soft_maximum(forward_s, gather * gathers, known.overlap_norm) - forward_s
+    backward_s = rank.backward_s * np.maximum(scatters, np.where(resharded, m, 1.0))
+    traffic_s = np.where(resharded, gather * gathers, 0.0) + scatter * scatters
+    behind_s = soft_maximum(backward_s, traffic_s, known.overlap_norm) - backward_s
+    floor_s = known.overlap_floor * (gather * gathers + traffic_s)
+    return np.where((plans.zero >= 3) & (plans.shard > 1), ahead_s + behind_s + floor_s, 0.0)
+
+
+def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64]:
+    """Seconds to gather all weights of the rank once, and to reduce-scatter its gradients once."""
+    parts = rank.parts
+    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    over_dense, over_expert = sharing(plans, np.arange(len(plans)))
+    link = rank.wires.sharding
+    latency = link.latency_s * rank.counts.sum(axis=1)
+    speed = link.gather_bytes_per_s
+    frozen = problem.workload.is_frozen
+    whole = parts.dense + parts.ends
+    gather = gather_s(width * whole, over_dense, speed, latency)
+    gather = gather + gather_s(width * parts.expert, over_expert, speed, latency * (parts.expert > 0))
+    reduced = problem.engine.memory.gradient_bytes
+    trained = parts.trained_dense + (0.0 if frozen else parts.trained_expert * over_expert / over_dense)
+    return gather, gather_s(reduced * trained, over_dense, speed, latency)
+
+
+def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> F64:
+    """Exposed reduction of gradients over data-parallel replicas: traffic - hidden share of backward.
+
+    ZeRO-0 all-reduces gradients; ZeRO-1 and 2 reduce-scatter them and gather the new weights; HSDP
+    all-reduces shards between groups. It hides behind the last micro-batch's backward (and forward and bubble
+    where the engine overlaps the gather). Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP).
+    """
+    time = problem.engine.time
+    traffic_s = _replica_traffic(problem, plans, rank)
+    repeats = time.reduces_every_micro_batch & (plans.zero == 2)
+    window_s = rank.backward_s + np.where(
+        time.gradient_window_bubble & (plans.zero >= 1), rank.forward_s, 0.0
+    )
+    window_s = window_s + np.where(time.gradient_window_bubble, bubble, 0.0)
+    once_s = traffic_s - time.gradient_hidden * np.minimum(traffic_s, window_s)
+    return once_s * np.where(repeats, plans.micro_batches, 1)
+
+
+def _replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    parts, held = rank.parts, held_ranks(plans)
+    dense_s = _reduce(problem, plans, parts.trained_dense / held, rank.wires.replicas)
+    expert_s = _reduce(problem, plans, parts.trained_expert / held, rank.wires.expert_replicas)
+    return dense_s + expert_s
+
+
+def _reduce(problem: Problem, plans: Plans, parameters: F64, link: Wire) -> F64:
+    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    gradient_bytes = problem.engine.memory.gradient_bytes * parameters
+    reduced_s = all_reduce_s(gradient_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
+    scattered_s = gather_s(gradient_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    gathered_s = gather_s(width * parameters, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    sharded = (plans.zero == 1) | (plans.zero == 2)
+    return np.where(parameters > 0, np.where(sharded, scattered_s + gathered_s, reduced_s), 0.0)

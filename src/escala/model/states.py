@@ -1,0 +1,112 @@
+"""Bytes of weights, gradients, optimizer state and of what sharding gathers, on one rank of every slot."""
+
+from typing import Final
+
+import numpy as np
+
+from escala.model.activations import autocasts
+from escala.model.columns import F64
+from escala.model.engine import Gathering
+from escala.model.plan import Offload, Plans
+from escala.model.precision import RECIPES
+from escala.model.problem import Problem
+from escala.model.shards import Shards, base_weight_bytes, sharing
+from escala.model.stages import Slots
+
+STATE_COLUMNS: Final = (
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "etp",
+    "zero",
+    "reshard",
+    "shard",
+    "precision",
+    "offload_optimizer",
+)
+
+
+def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Weights, gradients and optimizer state of every pair. Shape (pairs,)."""
+    held = states(problem, plans, pairs, parts)
+    return held["weights_bytes"] + held["gradients_bytes"] + held["optimizer_bytes"]
+
+
+def per_rank(plans: Plans, pairs: Slots, dense: F64, expert: F64, from_stage: int) -> F64:
+    """Parameters on one rank when the given kind of state is sharded from this ZeRO stage on."""
+    over_dense, over_expert = sharing(plans, pairs.row)
+    is_sharded = plans.zero[pairs.row] >= from_stage
+    return np.where(is_sharded, dense / over_dense + expert / over_expert, dense + expert)
+
+
+def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[str, F64]:
+    """Weights, gradients and optimizer state: engine bytes per parameter / ranks that share them."""
+    engine, optimizer = problem.engine.memory, problem.workload.optimizer
+    frozen_bytes = base_weight_bytes(problem.workload)
+    whole_dense = parts.dense + parts.ends
+    weight_bytes = engine.weight_bytes if frozen_bytes is None else frozen_bytes
+    weights = weight_bytes * per_rank(plans, pairs, whole_dense, parts.expert, 3)
+    trained = parts.trained_dense, parts.trained_expert
+    gradient_bytes, state_bytes = engine.gradient_bytes, engine.master_bytes
+    if frozen_bytes is not None and problem.workload.lora is not None:
+        weights = weights + problem.workload.lora.weight_bytes * per_rank(plans, pairs, *trained, 3)
+        gradient_bytes, state_bytes = problem.workload.lora.weight_bytes, 0.0
+    state_bytes += optimizer.moments * optimizer.state_bytes
+    offloaded = plans.offload_optimizer[pairs.row] != Offload.NONE
+    state = state_bytes * per_rank(plans, pairs, *trained, 1)
+    autocast = 2.0 * autocasts(problem, plans)[pairs.row] * (whole_dense + parts.expert)
+    return {
+        "weights_bytes": weights + autocast,
+        "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
+        "optimizer_bytes": np.where(offloaded, 0.0, state),
+    }
+
+
+def _gradient_parameters(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Gradients on one rank: sharded from ZeRO-2 on, but whole while a pipeline accumulates them locally."""
+    trained = parts.trained_dense, parts.trained_expert
+    sharded = per_rank(plans, pairs, *trained, 2)
+    waits = (plans.pp[pairs.row] > 1) & (problem.engine.memory.gathering is Gathering.LAYERS)
+    return np.where(waits, parts.trained_dense + parts.trained_expert, sharded)
+
+
+def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Weights gathered by sharding: one or all layers, the ends all step long, reduce units in backward.
+
+    Layer-wise: resharded 10 bytes * largest layer (current, prefetched, 16-bit gradients, fp32 reduce input)
+    + 2 * ends; without resharding 2 * all weights + 6 * largest layer. Sub-groups: the live parameters.
+    Source: traces of FSDP2 in torch 2.13.
+    """
+    engine, take = problem.engine.memory, pairs.row
+    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision[take]]
+    if problem.workload.is_frozen:
+        width = np.minimum(width, base_weight_bytes(problem.workload) or width)
+    if engine.gathering is Gathering.SUBGROUPS:
+        held = width * np.minimum(engine.live_parameters, parts.total)
+        return np.where(plans.zero[take] >= 3, held, 0.0)
+    reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
+    resharded = (2 * width + reduced) * parts.largest + width * parts.ends
+    whole = width * parts.total + reduced * parts.largest
+    sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1)
+    return np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
+
+
+def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Buckets of gradients: engine bytes * min(bucket, parameters), when ranks share gradients."""
+    engine, take = problem.engine.memory, pairs.row
+    trained = parts.trained_dense + parts.trained_expert
+    shared = (plans.dp * plans.cp)[take] > 1
+    layerwise = (plans.zero[take] >= 3) & (engine.gathering is Gathering.LAYERS)
+    held = engine.bucket_bytes * np.minimum(engine.bucket_parameters, trained)
+    return np.where(shared & ~layerwise, held, 0.0)
+
+
+def step_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Temporaries of the optimizer step: engine bytes per parameter that the rank updates."""
+    engine, take = problem.engine.memory, pairs.row
+    updated = per_rank(plans, pairs, parts.trained_dense, parts.trained_expert, 1)
+    updated = np.minimum(updated, engine.step_parameters)
+    offloaded = plans.offload_optimizer[take] != Offload.NONE
+    return np.where(offloaded, 0.0, engine.step_bytes * updated)

@@ -1,0 +1,108 @@
+"""Seconds of communication inside a layer: tensor, context and expert parallelism, forward and backward."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
+from escala.model.columns import F64, I64
+from escala.model.matmuls import LayerWork, Shape
+from escala.model.network import Attention, Block, Experts, FeedForward, Stack
+from escala.model.placement import Wire, wire
+from escala.model.plan import Compile, ContextKind, Dispatcher, Plans
+from escala.model.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sides:
+    """Seconds of one kind of work, forward and backward."""
+
+    forward_s: F64
+    backward_s: F64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Wires:
+    """Links that the groups inside a layer find."""
+
+    tensor: Wire
+    context: Wire
+    expert: Wire
+
+    def take(self, rows: I64) -> "Wires":
+        """The links of the given rows."""
+        return Wires(**{name: getattr(self, name).take(rows) for name in Wires.__slots__})
+
+
+def layer_wires(problem: Problem, plans: Plans) -> Wires:
+    """Links of the tensor, context and expert groups; experts spread over tp / etp, then cp, then dp."""
+    cluster = problem.cluster
+    return Wires(
+        tensor=wire(cluster, plans, ("tp",), plans.tp),
+        context=wire(cluster, plans, ("cp",), plans.cp),
+        expert=wire(cluster, plans, ("tp", "cp", "dp"), plans.ep, plans.etp),
+    )
+
+
+def tensor_parallel_s(
+    problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape, link: Wire
+) -> Sides:
+    """One all-reduce (or all-gather and reduce-scatter with SP) after each attention and feed-forward.
+
+    SP gathers the input again in backward: 1.25 times the traffic. Exposed by the engine's share, less when
+    compiled (asynchronous TP). Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
+    """
+    syncs = sum(1 for p in block.parts if isinstance(p, (Attention, FeedForward, Experts)))
+    payload_bytes = shape.tokens * stack.hidden * 2.0
+    reduced_s = all_reduce_s(payload_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
+    gathered_s = 2.0 * gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    time = problem.engine.time
+    exposed = np.where(plans.compile != Compile.OFF, time.compiled_tensor_exposed, time.tensor_exposed)
+    once_s = np.where(plans.sp == 1, gathered_s, reduced_s) * syncs * exposed
+    return Sides(forward_s=once_s, backward_s=once_s * np.where(plans.sp == 1, 1.5, 1.0))
+
+
+def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shape, link: Wire) -> Sides:
+    """Exchange of keys and values (ring, all-gather) or of heads (Ulysses); twice that in backward.
+
+    Ring and all-gather move the keys and values of the other ranks; Ulysses sends queries, keys, values and
+    outputs through four all-to-alls. Exposed by the engine's share.
+    Source: Liu 2023 (ring attention), Jacobs 2023 (Ulysses).
+    """
+    total_s = np.zeros(len(plans))
+    for part in block.parts:
+        if not isinstance(part, Attention):
+            continue
+        kv = part.kv_heads * (part.head_dim + part.value_head_dim)
+        q = part.heads * (part.head_dim + part.value_head_dim)
+        whole_bytes = shape.tokens * shape.cp * kv / shape.tp * 2.0
+        gathered_s = gather_s(whole_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+        local_bytes = shape.tokens * (q + kv) / shape.tp * 2.0
+        sent_s = all_to_all_s(
+            local_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, link.latency_s
+        )
+        total_s = total_s + np.where(plans.cp_kind == ContextKind.ULYSSES, sent_s, gathered_s)
+    once_s = total_s * problem.engine.time.context_exposed
+    return Sides(forward_s=once_s, backward_s=2.0 * once_s)
+
+
+def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork, link: Wire) -> Sides:
+    """Two all-to-alls forward (dispatch, combine) and two backward, over the slower of both domains.
+
+    The all-gather dispatcher gathers every rank's tokens and reduces the results instead. Beyond the fast
+    domain each rank of the group adds a fixed time. Exposed by the engine's share.
+    Source: Lepikhin 2020 (GShard); fixed time from published dispatcher studies, see assumptions.
+    """
+    if work.dispatched_tokens is None:
+        zero = np.zeros(len(plans))
+        return Sides(forward_s=zero, backward_s=zero)
+    payload_bytes = work.dispatched_tokens * stack.hidden * 2.0
+    leaves = link.inside < link.ranks
+    latency_s = link.latency_s + np.where(leaves, problem.assumptions.expert_latency_s * link.ranks, 0.0)
+    exchanged_s = all_to_all_s(
+        payload_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, latency_s
+    )
+    gathered_s = gather_s(payload_bytes * link.ranks, link.ranks, link.gather_bytes_per_s, latency_s)
+    once_s = np.where(plans.dispatcher == Dispatcher.ALL_GATHER, gathered_s, exchanged_s)
+    side_s = 2.0 * once_s * problem.engine.time.expert_exposed
+    return Sides(forward_s=side_s, backward_s=side_s)
