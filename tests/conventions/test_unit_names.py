@@ -21,7 +21,7 @@ UNITS = words("bits bytes flop j kg m s tokens usd w")
 # Pure numbers: a part of a whole, a ratio of two things of a kind, an exponent, passes over data.
 RATIOS = words(
     """
-    efficiency exposed factor floor fraction hidden high imbalance level low norm overlap
+    efficiency exposed factor floor fraction hfu hidden high imbalance level low mfu norm overlap
     oversubscription passes pue ratio share slack straggler
     """
 )

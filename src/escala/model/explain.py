@@ -90,7 +90,7 @@ class Explanation:
     terms: tuple[Term, ...]
     waterfall: tuple[Fall, ...]
     ledger: tuple[Entry, ...]
-    phases: dict[str, float]
+    phase_bytes: dict[str, float]
     peak_flop_per_s: float
     achieved_flop_per_s: float
 
@@ -104,7 +104,7 @@ def explain(problem: Problem, estimate: Estimate, row: int = 0) -> Explanation:
         terms=tuple(_term(name, float(getattr(estimate.time, name)[row]), step_s) for name in TERMS),
         waterfall=tuple(_waterfall(problem, estimate, row)),
         ledger=tuple(_entry(problem, plan, name, estimate, row) for name in LEDGER),
-        phases={f.name: float(getattr(estimate.memory.phases, f.name)[row]) for f in fields(Phases)},
+        phase_bytes={f.name: float(getattr(estimate.memory.phases, f.name)[row]) for f in fields(Phases)},
         peak_flop_per_s=peak,
         achieved_flop_per_s=model_flop(problem.workload) / step_s / plan.devices,
     )

@@ -41,7 +41,7 @@ def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64
     width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
     over_dense, over_expert = sharing(plans, np.arange(len(plans)))
     link = rank.wires.sharding
-    latency = link.latency_s * rank.counts.sum(axis=1)
+    latency = link.latency_s * rank.layer_counts.sum(axis=1)
     speed = link.gather_bytes_per_s
     frozen = problem.workload.is_frozen
     whole = parts.dense + parts.ends

@@ -54,7 +54,7 @@ def held_ranks(plans: Plans) -> I64:
 
 def replica_ranks(plans: Plans) -> I64:
     """Ranks that hold the same dense parameters: all of dp x cp, or one of each shard group."""
-    return np.maximum(1, plans.dp * plans.cp // held_ranks(plans))
+    return np.asarray(np.maximum(1, plans.dp * plans.cp // held_ranks(plans)), np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +62,7 @@ class Rank:
     """One rank of each plan (the slowest): its layers, parameters and seconds of one micro-batch."""
 
     layers: list[LayerTime]
-    counts: F64
+    layer_counts: F64
     parts: Shards
     forward_s: F64
     backward_s: F64
@@ -97,7 +97,7 @@ def slowest_rank(
     mean = np.add.reduceat(total * pairs.alike, pairs.first) / np.add.reduceat(pairs.alike, pairs.first)
     return Rank(
         layers=layers,
-        counts=pairs.counts[worst],
+        layer_counts=pairs.counts[worst],
         parts=Shards(**{name: getattr(parts, name)[worst] for name in Shards.__slots__}),
         forward_s=forward[worst] + ends[worst] / 3,
         backward_s=(backward + extra)[worst] + ends[worst] * 2 / 3,

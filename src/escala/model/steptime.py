@@ -86,7 +86,7 @@ def step_time(
 def _over_layers(rank: Rank, plans: Plans, name: str) -> F64:
     total = np.zeros(len(plans))
     for kind, layer in enumerate(rank.layers):
-        total = total + rank.counts[:, kind] * getattr(layer, name)
+        total = total + rank.layer_counts[:, kind] * getattr(layer, name)
     return total * plans.micro_batches
 
 
@@ -130,4 +130,5 @@ def overhead_s(problem: Problem, plans: Plans) -> F64:
     Source: engine record.
     """
     time = problem.engine.time
-    return time.step_overhead_s + time.micro_batch_overhead_s * plans.micro_batches
+    total_s = time.step_overhead_s + time.micro_batch_overhead_s * plans.micro_batches
+    return np.asarray(total_s, np.float64)

@@ -12,7 +12,9 @@ from escala.planning.space import Group
 def fill(columns: Mapping[str, np.ndarray], rows: int, precision: Precision) -> Plans:
     """Plans from some columns; the others take the Plan's defaults, the precision is given."""
     default = Plans.of(Plan(precision=precision))
-    values: dict[str, Any] = {name: np.repeat(getattr(default, name), rows) for name in (*COLUMNS, "stage_split")}
+    values: dict[str, Any] = {
+        name: np.repeat(getattr(default, name), rows) for name in (*COLUMNS, "stage_split")
+    }
     values.update({name: np.ascontiguousarray(column, np.int64) for name, column in columns.items()})
     return Plans(**values)
 
