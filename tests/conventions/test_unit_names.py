@@ -29,7 +29,7 @@ RATIOS = words(
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets channels cores count devices experts groups heads inputs keys layers messages moments
+    batches buckets channels cores count counts devices experts groups heads inputs keys layers messages moments
     nodes norms outputs parameters patches pixels positions queries ranks rounds rows samples splits stages
     steps tensors types
     """
