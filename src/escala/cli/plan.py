@@ -5,70 +5,118 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escala.cli.options import Number, Whole, devices, examples, json_option, what_options, where_options
-from escala.cli.output import show, working
+from escala.cli.output import note, show, working
+from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from escala.planning.space import SpaceLimits
     from escala.report.view import Asked
 
 EXAMPLES = (
     "escala plan llama-3.1-8b --gpus 8 --gpu h100-sxm --tokens 15B",
     "escala plan gpt3-175b --gpus 1024 --gpu a100-sxm-80gb --fix tp=8,pp=8,16",
-    "escala plan mixtral-8x7b --gpus 64 --gpu h100-sxm --seq 4096 --json",
-    "escala plan ./config.json --gpus 4 --gpu rtx-4090 --method lora -o plan.json",
+    "escala plan mixtral-8x7b --gpu h100-sxm --max-gpus 64 --json",
+    "escala plan qwen3-8b --gpus 4 --gpu a100-sxm-80gb --method lora -o plan.json",
 )
 
 
-@click.command(
-    "plan", epilog=examples(*EXAMPLES), short_help="Rank the ways to train a network on a cluster."
-)
+@click.command("plan", epilog=examples(*EXAMPLES))
 @click.argument("model")
 @where_options
 @what_options
 @click.option("--objective", default="time", metavar="NAME", show_default=True, help="time, cost or energy.")
-@click.option("--top", type=Whole(1, 1000), default=10, show_default=True, help="Plans to show.")
+@click.option("--top", type=Whole(1, 1000), default=6, show_default=True, help="Plans to show.")
 @click.option("--pareto", is_flag=True, help="Only plans that no other beats in time, memory and simplicity.")
 @click.option(
     "--tolerance", type=Number(0.0, 1.0), default=0.05, show_default=True, help="How near the best is near."
 )
-@click.option(
-    "--fix", multiple=True, metavar="KEY=V,..", help="Values that fields of a plan may take: tp=4,8,pp=2."
-)
+@click.option("--fix", multiple=True, metavar="KEY=V,..", help="Values that fields may take: tp=4,8,pp=2.")
 @click.option("--all-placements", is_flag=True, help="Also try mesh orders without TP innermost.")
-@click.option("--min-gpus", type=devices, help="Fewest devices to try, without --gpus.")
-@click.option("--max-gpus", type=devices, help="Most devices to try, without --gpus.")
+@click.option("--min-gpus", type=devices, help="Fewest devices to try, instead of --gpus.")
+@click.option("--max-gpus", type=devices, help="Most devices to try, instead of --gpus.")
 @click.option("-o", "--output", metavar="FILE", help="Write the recommended plan to a file.")
 @json_option
-def command(model: str, as_json: bool, **given: Any) -> int:
+def command(model: str, as_json: bool, output: str | None, **given: Any) -> int:
     """Rank the ways to train MODEL on a cluster, and recommend the simplest one near the best.
 
-    MODEL is a name of the catalog, a config.json or its folder, a TOML description, or hf:owner/name.
+    MODEL is a name of the catalog, a config.json or its folder, a TOML description, or hf:owner/name. Without
+    a number of devices, the answer says how few fit and how many are worth it.
     """
-    asked = ask(model, given)
     from escala.report.plan_text import print_answer
+    from escala.report.saved import remember, save_plan
     from escala.report.view import answer
 
+    asked = ask(model, given)
     document = answer(asked)
+    is_found = document.recommended is not None
+    if output is not None and is_found:
+        save_plan(asked, output)
+    if is_found and not remember(asked):
+        note("note: the cache cannot be written, so `escala explain N` will not know these plans")
     show(document, as_json, print_answer)
-    return 0 if document.recommended is not None else 1
+    if output is not None:
+        note(f"wrote {output}" if is_found else f"wrote nothing: no plan fits, {output} is untouched")
+    return 0 if is_found else 1
 
 
 def ask(model: str, given: dict[str, Any]) -> "Asked":
-    """Search the plans that the options allow."""
+    """Search the plans that the options allow, on the devices that they name or on as many as it takes."""
     from escala.cli.question import cluster_of, question_of
     from escala.planning.defaults import answerable, precision_code
-    from escala.planning.search import search
     from escala.planning.space import SpaceLimits
-    from escala.report.planwords import narrowed, objective_of
-    from escala.report.view import Asked
+    from escala.report.planwords import narrowed
 
-    cluster = cluster_of(given, given["gpus"])
-    problem, assumed = answerable(question_of(model, given, cluster))
+    has_range = given["min_gpus"] is not None or given["max_gpus"] is not None
+    if has_range and given["gpus"] is not None:
+        raise InvalidInput("--gpus and --min-gpus or --max-gpus were given; give the number or the range")
     limits = SpaceLimits(
         fixed=narrowed(given["fix"]),
         precision=precision_code(given["precision"]),
         all_placements=given["all_placements"],
     )
-    objective = objective_of(given["objective"])
+    if has_range or (given["gpus"] is None and given["cluster"] is None):
+        return _ask_how_many(model, given, limits)
+    problem, assumed = answerable(question_of(model, given, cluster_of(given, given["gpus"])))
+    return _searched(problem, assumed, limits, given)
+
+
+def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "Asked":
+    """The scaling curve, then the plans on the fewest devices that fit."""
+    from dataclasses import replace
+
+    from escala.cli.question import cluster_of, question_of
+    from escala.planning.defaults import MOST_TRIED_DEVICES, answerable
+    from escala.planning.scaling import curve, on
+    from escala.report.planwords import objective_of
+
+    least, most = given["min_gpus"] or 1, given["max_gpus"] or MOST_TRIED_DEVICES
+    if least > most:
+        raise InvalidInput(f"--min-gpus {least} is above --max-gpus {most}; give a range that is not empty")
+    whole = cluster_of(given, most if given["cluster"] is None else given["max_gpus"])
+    problem, assumed = answerable(question_of(model, given, whole))
+    with working("searching every number of devices"):
+        points = curve(
+            problem, limits, least=least, most=whole.devices, objective=objective_of(given["objective"])
+        )
+    devices = points.fewest or whole.devices
+    smaller = replace(problem, cluster=cluster_of(given, devices)) if given["gpu"] else on(problem, devices)
+    return replace(_searched(smaller, assumed, limits, given), curve=points)
+
+
+def _searched(problem: Any, assumed: Any, limits: "SpaceLimits", given: dict[str, Any]) -> "Asked":
+    from escala.planning.search import search
+    from escala.report.front import CANDIDATES, on_front
+    from escala.report.planwords import objective_of
+    from escala.report.view import Asked
+
+    objective, top = objective_of(given["objective"]), given["top"]
     with working("searching"):
-        found = search(problem, limits, objective=objective, top=given["top"], tolerance=given["tolerance"])
-    return Asked(problem=problem, limits=limits, found=found, assumed=assumed)
+        found = search(
+            problem,
+            limits,
+            objective=objective,
+            top=CANDIDATES if given["pareto"] else top,
+            tolerance=given["tolerance"],
+        )
+    asked = Asked(problem=problem, limits=limits, found=found, assumed=assumed)
+    return on_front(asked, top) if given["pareto"] else asked

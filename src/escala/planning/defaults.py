@@ -20,12 +20,12 @@ from escala.model.workload import Lora, Method, Optimizer, OptimizerKind, Worklo
 from escala.planning.space import divisors
 
 # Rules of thumb, assumptions all: published runs of 1 to 100 B parameters mostly take 0.5 to 4 M tokens a
-# step; 8,192 is the usual length of pretraining; few replicas of a network span more than 128 devices.
+# step; 8,192 is the usual length of pretraining; a replica of 16 devices is common.
 STEP_TOKENS: Final = 1_000_000
 MOST_SEQUENCE_TOKENS: Final = 8192
 UNKNOWN_SEQUENCE_TOKENS: Final = 2048
 STEP_IMAGES: Final = 1024
-MOST_REPLICA_DEVICES: Final = 128
+MOST_REPLICA_DEVICES: Final = 16
 
 MOST_TRIED_DEVICES: Final = 1024
 """Devices up to which a question without a number of devices is answered."""
@@ -101,7 +101,7 @@ def default_batch(sequence_tokens: int, devices: int) -> int:
     """Sequences of about a million tokens: replicas * the power of two that comes nearest.
 
     The replicas are the most that divide the devices and get a sequence each, but so many that no replica
-    spans more than 128 devices where the devices can be divided so.
+    spans more than 16 devices where the devices can be divided so.
     """
     wanted = max(1.0, STEP_TOKENS / sequence_tokens)
     every = divisors(devices)

@@ -186,7 +186,10 @@ class AssumptionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The document of `escala plan --json`; `recommended` is an index of `plans`, from 0."""
+    """The document of `escala plan --json`; `recommended` is an index of `plans`, from 0.
+
+    `considered` plans are in the space, `estimated` were predicted in full, `feasible` of them fit.
+    """
 
     schema: str
     escala: str
@@ -196,6 +199,7 @@ class Answer:
     engine_title: str
     objective: str
     tolerance: float
+    fixed: dict[str, tuple[str, ...]]
     considered: int
     estimated: int
     feasible: int

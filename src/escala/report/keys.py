@@ -30,8 +30,8 @@ MOST: Final = 1e30
 def keys_of(value: Any) -> Any:
     """A record as dicts, lists and plain values."""
     if is_dataclass(value):
-        tag = {"part": name for name, kind in PARTS.items() if type(value) is kind}
-        return {**tag, **{field.name: keys_of(getattr(value, field.name)) for field in fields(value)}}
+        tag = [("part", name) for name, kind in PARTS.items() if type(value) is kind]
+        return dict(tag) | {field.name: keys_of(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
         return [keys_of(each) for each in value]
     return msgspec.to_builtins(value)

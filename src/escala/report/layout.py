@@ -66,12 +66,12 @@ def hanging(console: Console, label: str, lines: Sequence[Text], style: str = QU
         _raw(console, Text.assemble(head, line))
 
 
-def apart(console: Console, left: Text, right: Text, *, indent: int) -> None:
+def apart(console: Console, left: Text, right: Text, *, indent: int, label: str = "") -> None:
     """Two texts at both ends of a line; the left one takes more lines where it is too long."""
     width = width_of(console) - indent
     parts = folded(left, width - right.cell_len - 2)
     gap = " " * (width - parts[0].cell_len - right.cell_len)
-    _raw(console, Text.assemble(" " * indent, parts[0], gap, right))
+    _raw(console, Text.assemble((label.ljust(indent), left.style), parts[0], gap, right))
     for part in parts[1:]:
         _raw(console, Text.assemble(" " * indent, part))
 

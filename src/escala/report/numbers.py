@@ -50,7 +50,7 @@ def seconds(value_s: float) -> str:
         (2 * DAY_S, DAY_S, "days"),
         (2 * HOUR_S, HOUR_S, "h"),
     )
-    for least, size, name in (*steps, (120.0, 60.0, "min"), (1.0, 1.0, "s"), (1e-3, 1e-3, "ms")):
+    for least, size, name in (*steps, (300.0, 60.0, "min"), (1.0, 1.0, "s"), (1e-3, 1e-3, "ms")):
         if abs(value_s) >= least:
             return f"{digits(value_s / size)} {name}"
     return f"{digits(value_s / 1e-6)} µs"

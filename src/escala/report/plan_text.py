@@ -5,7 +5,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from escala.report.answer import Answer, FamilyView, Interval, PlanView, RunView, ScalingView
+from escala.report.answer import Answer, FamilyView, Interval, PlanView, RemedyView, RunView, ScalingView
 from escala.report.layout import (
     QUIET,
     STRONG,
@@ -35,7 +35,8 @@ def print_answer(console: Console, given: Answer) -> None:
     else:
         print_choice(console, given, given.plans[given.recommended])
         print_ranking(console, given)
-    print_families(console, given)
+    if given.considered or not given.fixed:
+        print_families(console, given)
     print_assumptions(console, given)
     print_foot(console, given)
 
@@ -137,9 +138,8 @@ def _gain(plan: PlanView, first: PlanView, given: Answer) -> str:
 
 def print_ranking(console: Console, given: Answer) -> None:
     """Two lines a plan: its layout with rate and memory, then its settings and why it is not the choice."""
-    head = Text.assemble(f"{unit(given):>9}    GiB", " " * 10)
-    put_head = Text.assemble(("  #  plan", QUIET))
-    apart(console, put_head, Text(head.plain, style=QUIET), indent=0)
+    head = Text(f"{unit(given):>9}    GiB{' ' * 9}", style=QUIET)
+    apart(console, Text("plan", style=QUIET), head, indent=INDENT, label="  #")
     for number, plan in enumerate(given.plans):
         _plan_lines(console, plan, is_chosen=number == given.recommended)
     put(console)
@@ -150,8 +150,7 @@ def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
     style, memory = (STRONG if is_chosen else ""), plan.memory_bytes
     numbers = Text(f"{rate_text(plan.tokens_per_s_per_device):>9}   {gib(memory.value):>4} ", style=style)
     numbers.append(bar(memory.value / memory.capacity), style=VERDICT_STYLES[plan.verdict])
-    first = Text.assemble((f"{plan.rank:>3}  {layout}", style))
-    apart(console, first, Text.assemble(numbers, "  "), indent=0)
+    apart(console, Text(layout, style=style), numbers, indent=INDENT, label=f"{plan.rank:>3}")
     quiet = Text(" · ".join(settings), style=QUIET)
     why = Text(plan.why.replace("; ", ", "), style="green" if is_chosen else "")
     for line in flow([quiet, why], width_of(console) - INDENT, "   "):
@@ -160,18 +159,24 @@ def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
 
 def print_refusal(console: Console, given: Answer) -> None:
     """Nothing fits: how many plans were looked at, why they fall, and what would help."""
-    lines = [Text("nothing fits", style="bold red")]
+    headline = "nothing fits" if given.considered else "no plan can be built"
+    lines = [Text(headline, style="bold red")]
     lines += [Text(f"{count(number)} plans: {reason}") for reason, number in given.rejected.items()]
+    if given.fixed:
+        fixed = ", ".join(f"{name}={','.join(values)}" for name, values in given.fixed.items())
+        lines += flow([f"only plans with {fixed} were looked at, as --fix asks"], room(console))
     hanging(console, "No", lines, style="bold red")
     put(console)
     for number, each in enumerate(given.advice):
-        chunks: list[Chunk] = [Text(each.title, style=STRONG), f"one step {seconds(each.step_s)}"]
-        rows = flow(
-            [*chunks, *(Text(part, style=QUIET) for part in each.plan_title.split(" · "))], room(console)
-        )
-        hanging(console, "" if number else "Try", rows, style=STRONG)
+        _remedy(console, each, "" if number else "Try")
     if given.advice:
         put(console)
+
+
+def _remedy(console: Console, each: RemedyView, label: str) -> None:
+    chunks: list[Chunk] = [Text(each.title, style=STRONG), f"one step {seconds(each.step_s)}"]
+    chunks += [Text(part, style=QUIET) for part in each.plan_title.split(" · ")]
+    hanging(console, label, flow(chunks, room(console)), style=STRONG)
 
 
 def print_scaling(console: Console, given: Answer, scaling: ScalingView) -> None:
@@ -214,7 +219,8 @@ def _family(given: Answer, each: FamilyView) -> Text:
     if each.plan_title is None or each.step_s is None:
         return Text(each.why, style=QUIET)
     ranks = [f" (number {plan.rank})" for plan in given.plans if plan.plan == each.plan]
-    return Text.assemble(each.why, (ranks[0] if ranks else f": {each.plan_title}", QUIET))
+    layout = each.plan_title.split(" · ")[0]
+    return Text.assemble(each.why, (ranks[0] if ranks else f": {layout}", QUIET))
 
 
 def print_assumptions(console: Console, given: Answer) -> None:

@@ -17,7 +17,7 @@ VERDICTS: Final = {Verdict.FITS: "fits", Verdict.RISKY: "risky", Verdict.DOES_NO
 
 
 def plan_view(
-    problem: Problem, result: Estimate, row: int, *, points: Sequence[int] = (), why: str = ""
+    problem: Problem, result: Estimate, row: int, *, rank: int, points: Sequence[int] = (), why: str = ""
 ) -> PlanView:
     """One row of an estimate with its derived numbers."""
     plan, step_s = result.plans[row], float(result.step_s[row])
@@ -25,7 +25,7 @@ def plan_view(
     foot = result.footprint
     own = points[row] if points else 0
     return PlanView(
-        rank=row + 1,
+        rank=rank,
         title=describe(plan),
         plan=plan_keys(plan),
         step_s=step,

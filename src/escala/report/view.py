@@ -24,7 +24,7 @@ from escala.report.answer import (
     ScalingView,
 )
 from escala.report.plan_view import plan_view, terms
-from escala.report.planwords import plan_keys
+from escala.report.planwords import plan_keys, text_of
 from escala.report.problem_view import cluster_view, doubt, tokens_per_step, workload_view
 from escala.units import HOUR_S
 
@@ -52,6 +52,7 @@ def answer(asked: Asked) -> Answer:
         engine_title=problem.engine.title,
         objective=str(found.objective),
         tolerance=found.tolerance,
+        fixed=_fixed(asked.limits),
         considered=found.considered,
         estimated=found.estimated,
         feasible=found.feasible,
@@ -69,6 +70,10 @@ def answer(asked: Asked) -> Answer:
     )
 
 
+def _fixed(limits: SpaceLimits) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(text_of(name, each) for each in values) for name, values in limits.fixed.items()}
+
+
 def plan_views(asked: Asked) -> tuple[PlanView, ...]:
     """The ranking, each plan compared with the recommended one."""
     result, chosen = asked.found.ranking, asked.found.recommended
@@ -76,7 +81,7 @@ def plan_views(asked: Asked) -> tuple[PlanView, ...]:
         return ()
     points = [int(each) for each in asked.found.complexity]
     return tuple(
-        plan_view(asked.problem, result, row, points=points, why=_why(asked, row))
+        plan_view(asked.problem, result, row, rank=row + 1, points=points, why=_why(asked, row))
         for row in range(len(result))
     )
 

@@ -1,0 +1,47 @@
+"""`escala explain`: where one plan's time and memory go, and why it was chosen."""
+
+import click
+
+from escala.cli.options import examples, json_option
+from escala.cli.output import note, show, working
+
+EXAMPLES = (
+    "escala explain",
+    "escala explain 2",
+    "escala explain plan.json --trace trace.json",
+    "escala explain 1 --json",
+)
+
+
+@click.command("explain", epilog=examples(*EXAMPLES))
+@click.argument("plan", required=False)
+@click.option("--trace", metavar="FILE", help="Write one step as a Chrome trace, for ui.perfetto.dev.")
+@json_option
+def command(plan: str | None, trace: str | None, as_json: bool) -> int:
+    """Explain PLAN term by term: seconds, formulas, memory, why not the others, what would change it.
+
+    PLAN is a plan.json, or the number of a plan of the last `escala plan`; without it, the recommended one.
+    """
+    from escala.report.explain_text import print_explained
+    from escala.report.explain_view import explained
+    from escala.report.saved import chosen_plan
+
+    file, row = chosen_plan(plan)
+    with working("explaining"):
+        document = explained(file, row)
+    if trace is not None:
+        _write_trace(file, row, trace)
+    show(document, as_json, print_explained)
+    return 1 if document.broken_rules else 0
+
+
+def _write_trace(file: object, row: int, path: str) -> None:
+    from pathlib import Path
+
+    from escala.planning.timeline import timeline
+    from escala.planning.trace import write_trace
+    from escala.report.planfile import PlanFile
+
+    assert isinstance(file, PlanFile)
+    write_trace(timeline(file.problem, file.plans[row]), Path(path))
+    note(f"wrote {path}")

@@ -1,0 +1,169 @@
+"""One plan for people: from peak to achieved, terms, memory, why not the others, what would change it."""
+
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from escala.report.answer import FamilyView
+from escala.report.explain_view import ChangeView, Explained, TermView
+from escala.report.layout import (
+    QUIET,
+    STRONG,
+    VERDICT_STYLES,
+    Chunk,
+    apart,
+    flow,
+    hanging,
+    put,
+    put_table,
+    room,
+    table_of,
+    width_of,
+)
+from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, percent, seconds
+
+SHOWN_SHARE: Final = 0.0005
+BAR: Final = 20
+
+
+def print_explained(console: Console, given: Explained) -> None:
+    """Everything that `escala explain` shows."""
+    print_title(console, given)
+    print_waterfall(console, given)
+    print_terms(console, given)
+    print_memory(console, given)
+    print_others(console, given)
+    print_changes(console, given)
+    width = room(console)
+    hanging(console, "Doubt", flow([given.doubt], width))
+    hanging(console, "MFU", flow([given.mfu_convention.removeprefix("model FLOP: ")], width))
+
+
+def print_title(console: Console, given: Explained) -> None:
+    """The plan, its network and cluster, and whether it can be run."""
+    work, cluster, plan = given.workload, given.cluster, given.plan
+    for each in flow([Text(part, style=STRONG) for part in plan.title.split(" · ")], width_of(console)):
+        put(console, each)
+    what: list[Chunk] = [
+        work.network,
+        f"{work.method}, {work.precision}, {work.optimizer}",
+        "" if work.sample == "images" else f"sequence {count(work.sequence_tokens)}",
+        f"batch {count(work.global_batch)}",
+        f"{count(cluster.devices)} × {cluster.accelerator}",
+        f"engine {given.engine}",
+    ]
+    for each in flow(what, width_of(console)):
+        put(console, each)
+    for rule in given.broken_rules:
+        put(console, Text(f"cannot be run: {rule}", style="red"))
+    put(console)
+
+
+def print_waterfall(console: Console, given: Explained) -> None:
+    """Peak - what each cause takes = achieved."""
+    step = seconds(given.plan.step_s.value)
+    put(console, Text(f"From peak to achieved, in one step of {step}", style=STRONG))
+    table = table_of(console, (("", "text"), ("", "right"), ("", "right"), ("", "left")))
+    table.add_row("peak, dense, of one device", flop_rate(given.peak_flop_per_s), "100 %", FULL * BAR)
+    left = 1.0
+    for fall in sorted(given.waterfall, key=lambda each: -each.share):
+        sign = "−" if fall.share > 0 else "+"
+        left -= fall.share
+        if abs(fall.share) < SHOWN_SHARE:
+            continue
+        table.add_row(f"{sign} {fall.title}", "", f"{sign}{percent(abs(fall.share))}", _bar(left, fall.share))
+    achieved = flop_rate(given.achieved_flop_per_s)
+    table.add_row("= model FLOP/s (MFU)", achieved, percent(given.plan.mfu), _bar(given.plan.mfu, 0.0))
+    put_table(console, table)
+
+
+def _bar(left: float, lost: float) -> Text:
+    """What is left after a loss, and the loss itself, on a scale to the peak."""
+    before, after = round(max(0.0, left + lost) * BAR), round(max(0.0, left) * BAR)
+    return Text.assemble(FULL * min(after, BAR), ("▒" * min(max(0, before - after), BAR), "red"))
+
+
+def print_terms(console: Console, given: Explained) -> None:
+    """Seconds of the step by term, and under each its formula with the source."""
+    put(console, Text("Where the seconds go", style=STRONG))
+    shown = [each for each in given.terms if abs(each.share) >= SHOWN_SHARE]
+    for each in sorted(shown, key=lambda term: -term.value_s):
+        numbers = Text(f"{seconds(each.value_s):>9} {percent(each.share):>7}")
+        apart(console, Text(each.title), numbers, indent=2)
+        put(console, _formula(each), indent=4)
+    small: list[Chunk] = [Text(each.title, style=QUIET) for each in given.terms if each not in shown]
+    put(console)
+    hanging(console, "zero", flow(small, room(console)))
+    put(console)
+
+
+def _formula(each: TermView) -> Text:
+    source = f" [{each.source.rstrip('.')}]" if each.source else ""
+    return Text(f"{each.formula}{source}", style=QUIET)
+
+
+def print_memory(console: Console, given: Explained) -> None:
+    """The memory of the fullest rank by kind, and the peak of each phase."""
+    memory = given.plan.memory_bytes
+    title = Text(
+        f"Memory of the fullest device: {gib(memory.value)} of {gib(memory.capacity)} GiB, ", style=STRONG
+    )
+    title.append(given.plan.verdict, style=VERDICT_STYLES[given.plan.verdict])
+    put(console, title)
+    table = table_of(console, (("kind", "left"), ("GiB", "right"), ("", "left"), ("held", "text")))
+    for each in sorted(given.memory, key=lambda held: -held.held_bytes):
+        if each.held_bytes > 0:
+            filled = round(each.held_bytes / memory.capacity * BAR)
+            chart = FULL * min(filled, BAR) + EMPTY * max(0, BAR - filled)
+            table.add_row(each.title, gib(each.held_bytes), chart, each.sharing)
+    put_table(console, table)
+    phases: list[Chunk] = [f"{name} {gib(held)}" for name, held in given.memory_phases_bytes.items()]
+    hanging(console, "Phases", flow([*phases, "GiB in use"], room(console)))
+    hanging(console, "Host", flow([f"{gib(given.plan.host_memory_bytes)} GiB a node"], room(console)))
+    put(console)
+
+
+def print_others(console: Console, given: Explained) -> None:
+    """The plan beside the recommended one, and every technique beside that."""
+    put(console, Text("Why not the others", style=STRONG))
+    if given.plan.why != "recommended" and given.recommended_title:
+        beside = (
+            f"this plan is {given.plan.why.replace('; ', ', ')}; recommended is {given.recommended_title}"
+        )
+        put(console, beside, indent=2)
+    table = table_of(console, (("", "left"), ("", "text")))
+    for each in given.families:
+        table.add_row(Text(each.title, style="" if each.step_s else QUIET), _family(each))
+    put_table(console, table)
+
+
+def _family(each: FamilyView) -> Text:
+    layout = f": {each.plan_title.split(' · ')[0]}" if each.plan_title and each.step_s else ""
+    return Text.assemble((each.why, "" if each.step_s else QUIET), (layout, QUIET))
+
+
+def print_changes(console: Console, given: Explained) -> None:
+    """What would make this plan faster or smaller, the best first."""
+    put(console, Text("What would change it", style=STRONG))
+    table = table_of(console, (("", "text"), ("step", "right"), ("memory", "right")))
+    possible = [each for each in given.sensitivity if each.step_ratio is not None]
+    for each in sorted(possible, key=lambda change: change.step_ratio or 1.0):
+        table.add_row(each.title, _ratio(each.step_ratio), _ratio(each.memory_ratio))
+    for each in given.sensitivity:
+        if each.step_ratio is None:
+            table.add_row(_impossible(each), "", _ratio(each.memory_ratio))
+    put_table(console, table)
+
+
+def _impossible(each: ChangeView) -> Text:
+    return Text(f"{each.title}: {each.impossible}", style=QUIET)
+
+
+def _ratio(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    change = ratio - 1.0
+    if abs(change) < SHOWN_SHARE:
+        return "same"
+    return f"{'+' if change > 0 else '−'}{percent(abs(change))}"

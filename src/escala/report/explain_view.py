@@ -1,0 +1,179 @@
+"""One plan explained, as data: terms, waterfall, memory, why not the others, what would change it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from escala import __version__
+from escala.model import explain
+from escala.model.estimate import estimate
+from escala.model.explain import Explanation
+from escala.model.flops import CONVENTION
+from escala.model.memory import Verdict
+from escala.model.plan import Plan, Plans
+from escala.model.problem import Problem
+from escala.model.rejects import describe as describe_rejects
+from escala.planning.search import Found, search
+from escala.planning.sensitivity import Change, sensitivity
+from escala.planning.simplicity import describe
+from escala.report.answer import ClusterView, FamilyView, PlanView, WorkloadView
+from escala.report.plan_view import plan_view, terms
+from escala.report.planfile import PlanFile
+from escala.report.problem_view import cluster_view, doubt, workload_view
+from escala.report.reasons import against
+from escala.report.view import Asked, family_views
+
+EXPLAIN_SCHEMA: Final = "escala/explain@1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermView:
+    """One term of the step time with its formula in words and where it comes from."""
+
+    name: str
+    title: str
+    value_s: float
+    share: float
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FallView:
+    """One step from peak to achieved; `share` of the peak is lost, or won where it is negative."""
+
+    title: str
+    share: float
+    formula: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldView:
+    """One kind of memory on the rank that needs most, and who shares it."""
+
+    name: str
+    title: str
+    held_bytes: float
+    sharing: str
+    formula: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeView:
+    """One change with the step and the memory that follow, over today's; or why it is impossible."""
+
+    title: str
+    kind: str
+    step_ratio: float | None
+    memory_ratio: float | None
+    impossible: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """The document of `escala explain --json`; `broken_rules` says why the plan cannot be run, if so."""
+
+    schema: str
+    escala: str
+    workload: WorkloadView
+    cluster: ClusterView
+    engine: str
+    plan: PlanView
+    broken_rules: tuple[str, ...]
+    recommended_title: str | None
+    peak_flop_per_s: float
+    achieved_flop_per_s: float
+    waterfall: tuple[FallView, ...]
+    terms: tuple[TermView, ...]
+    memory: tuple[HeldView, ...]
+    memory_phases_bytes: dict[str, float]
+    families: tuple[FamilyView, ...]
+    sensitivity: tuple[ChangeView, ...]
+    mfu_convention: str
+    doubt: str
+
+
+def explained(file: PlanFile, row: int) -> Explained:
+    """Everything about one plan of a file."""
+    problem, plan = file.problem, file.plans[row]
+    result = estimate(problem, Plans.of(plan))
+    found = search(
+        problem, file.searched.limits, objective=file.searched.objective, tolerance=file.searched.tolerance
+    )
+    asked = Asked(problem=problem, limits=file.searched.limits, found=found, assumed=())
+    story = explain.explain(problem, result)
+    return Explained(
+        schema=EXPLAIN_SCHEMA,
+        escala=__version__,
+        workload=workload_view(problem, plan.precision),
+        cluster=cluster_view(problem),
+        engine=problem.engine.name,
+        plan=plan_view(problem, result, 0, rank=row + 1, why=_why(problem, plan, found)),
+        broken_rules=tuple(describe_rejects(int(result.reject[0]))),
+        recommended_title=_recommended_title(found),
+        peak_flop_per_s=story.peak_flop_per_s,
+        achieved_flop_per_s=story.achieved_flop_per_s,
+        waterfall=tuple(FallView(title=f.title, share=f.share, formula=f.why) for f in story.waterfall),
+        terms=_terms(story),
+        memory=_held(story),
+        memory_phases_bytes={name.removesuffix("_bytes"): held for name, held in story.phase_bytes.items()},
+        families=family_views(asked),
+        sensitivity=tuple(_change(each) for each in sensitivity(problem, plan)),
+        mfu_convention=CONVENTION,
+        doubt=doubt(problem),
+    )
+
+
+def _recommended_title(found: Found) -> str | None:
+    if found.ranking is None or found.recommended is None:
+        return None
+    return describe(found.ranking.plans[found.recommended])
+
+
+def _why(problem: Problem, plan: Plan, found: Found) -> str:
+    """The plan beside the one that the same search recommends."""
+    if found.ranking is None or found.recommended is None:
+        return "nothing fits"
+    best, best_terms = found.ranking.plans[found.recommended], terms(found.ranking, found.recommended)
+    if plan == best:
+        return "recommended"
+    result = estimate(problem, Plans.of(plan))
+    if result.memory.verdict[0] == Verdict.DOES_NOT_FIT:
+        return "does not fit"
+    return against(plan, terms(result, 0), best, best_terms)
+
+
+def _terms(story: Explanation) -> tuple[TermView, ...]:
+    return tuple(
+        TermView(
+            name=each.name,
+            title=each.title,
+            value_s=each.seconds_s,
+            share=each.share,
+            formula=each.formula,
+            source=each.source,
+        )
+        for each in story.terms
+    )
+
+
+def _held(story: Explanation) -> tuple[HeldView, ...]:
+    return tuple(
+        HeldView(
+            name=each.name.removesuffix("_bytes"),
+            title=each.title,
+            held_bytes=each.held_bytes,
+            sharing=each.sharing,
+            formula=each.formula,
+        )
+        for each in story.ledger
+    )
+
+
+def _change(each: Change) -> ChangeView:
+    return ChangeView(
+        title=each.title,
+        kind=each.kind,
+        step_ratio=each.step_ratio,
+        memory_ratio=each.need_ratio,
+        impossible=each.impossible,
+    )
