@@ -42,6 +42,7 @@ class Assumptions:
     lora_backward_ratio: float
     convolution_passes: float
     depthwise_ratio: float
+    convolution_dispatch_ratio: float
     power_compute_share: float
     power_communication_share: float
     power_idle_share: float

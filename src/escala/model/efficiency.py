@@ -42,16 +42,23 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
     """One matrix product: soft maximum of compute and memory time, plus one kernel launch.
 
     Compute = 2 M N K / speed * (1 + c (1/M + 1/N + 1/K)): edges of tiles waste work on small sides.
-    Memory = (M K + K N + M N) * bytes / memory speed. Experts run grouped in one launch.
+    Memory = (M K + K N + M N) * bytes / memory speed. Experts run grouped in one launch. Convolution kernels
+    choose tiles for their own shapes (no edges), and their activations are counted as memory passes.
     Shapes: (n,). Source: roofline (Williams 2009); c and the norm from published step times, see assumptions.
     """
     known = problem.assumptions
     m, k, n = matmul.rows, matmul.inner, matmul.outer
-    edge = 1.0 + known.gemm_shape_rows * (1.0 / np.maximum(m, 1) + 1.0 / n + 1.0 / k)
-    compute_s = matmul.flop / flop_per_s * edge * _ratio(known, matmul)
-    moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes
+    compute_s = matmul.flop / flop_per_s * _edge(known, matmul) * _ratio(known, matmul)
+    moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes * (not matmul.is_convolution)
     memory_s = moved_bytes / memory_bytes_per_s(problem.accelerator)
     return soft_maximum(compute_s, memory_s, known.gemm_norm) + known.gemm_launch_s
+
+
+def _edge(known: Assumptions, matmul: Matmul) -> F64:
+    if matmul.is_convolution:
+        return np.ones_like(matmul.rows)
+    sides = 1.0 / np.maximum(matmul.rows, 1) + 1.0 / matmul.outer + 1.0 / matmul.inner
+    return np.asarray(1.0 + known.gemm_shape_rows * sides, np.float64)
 
 
 def _ratio(known: Assumptions, matmul: Matmul) -> float:

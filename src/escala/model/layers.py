@@ -12,7 +12,7 @@ from escala.model.columns import F64, doublings, soft_maximum
 from escala.model.efficiency import core_s, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import SelectiveKind
 from escala.model.matmuls import LayerWork, Shape, layer_work
-from escala.model.network import Block, Convolution, Experts, FeedForward, Stack
+from escala.model.network import Attention, Block, Convolution, Experts, FeedForward, Stack
 from escala.model.plan import Compile, Plans
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
@@ -133,8 +133,7 @@ def dispatch_s(problem: Problem, plans: Plans, block: Block) -> F64:
     Source: engine record; ratios in assumptions.
     """
     time, known = problem.engine.time, problem.assumptions
-    has_experts = any(isinstance(part, Experts) for part in block.parts)
-    base_s = time.dispatch_s * (time.moe_dispatch_ratio if has_experts else 1.0)
+    base_s = time.dispatch_s * _launch_ratio(problem, block)
     scaled = np.array([known.dispatch_scaled_ratio if r.is_scaled else 1.0 for r in RECIPES])[plans.precision]
     compiled = np.where(plans.compile != Compile.OFF, time.compiled_dispatch_ratio, 1.0)
     frozen = known.lora_dispatch_ratio if problem.workload.is_frozen else 1.0
@@ -147,6 +146,16 @@ def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
     parts = (matmul_s(problem, m, speed, width) for m in work.matmuls)
     forward_s = sum(parts, np.zeros(len(plans)))
     return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
+
+
+def _launch_ratio(problem: Problem, block: Block) -> float:
+    """Launches of a layer over those of a dense transformer layer: more with experts, few in a convolution."""
+    if any(isinstance(part, Experts) for part in block.parts):
+        return problem.engine.time.moe_dispatch_ratio
+    if any(isinstance(part, Attention) for part in block.parts):
+        return 1.0
+    convolutions = sum(isinstance(part, Convolution) for part in block.parts)
+    return problem.assumptions.convolution_dispatch_ratio * max(convolutions, 1)
 
 
 def matmul_backward_ratio(problem: Problem) -> float:

@@ -56,13 +56,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matmul:
-    """`count` products of (rows x inner) by (inner x outer); `is_grouped` marks experts in one launch."""
+    """`count` products of (rows x inner) by (inner x outer).
+
+    `is_grouped` marks experts in one launch, `is_convolution` and `is_depthwise` kernels of their own.
+    """
 
     rows: F64
     inner: F64
     outer: F64
     count: F64
     is_grouped: bool = False
+    is_convolution: bool = False
     is_depthwise: bool = False
 
     @property
@@ -184,6 +188,7 @@ def _convolution(part: Convolution, shape: Shape) -> Matmul:
         inner=ones * inner,
         outer=ones * part.outputs,
         count=ones,
+        is_convolution=True,
         is_depthwise=part.groups > 1,
     )
 

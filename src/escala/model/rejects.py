@@ -35,6 +35,7 @@ class Reject(IntFlag):
     EXPERTS = 1 << 11
     EXPERT_RANKS = 1 << 12
     STAGES = 1 << 13
+    STAGE_KIND = 1 << 23
     STAGE_SPLIT = 1 << 14
     SCHEDULE = 1 << 15
     SCHEDULE_MICRO_BATCHES = 1 << 16
@@ -61,6 +62,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.EXPERTS: "ep does not divide the experts (or the network has none)",
     Reject.EXPERT_RANKS: "ep x etp does not divide dp x cp x tp, or etp is neither 1 nor tp",
     Reject.STAGES: "more pipeline stages than layers (embedding and head counted when the split is balanced)",
+    Reject.STAGE_KIND: "pipeline stages need one stream of layers; this network has several stacks",
     Reject.STAGE_SPLIT: "the stage split does not have one entry a stage, or does not add up to the layers",
     Reject.SCHEDULE: "the schedule does not go with pp and the virtual stages",
     Reject.SCHEDULE_MICRO_BATCHES: "the interleaved schedule needs micro-batches that pp divides",
@@ -180,6 +182,7 @@ def _pipeline(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     units = layers + np.where(plans.split == Split.BALANCED, 2, 0)
     return {
         Reject.STAGES: piped & (stages > units),
+        Reject.STAGE_KIND: piped & (len(problem.workload.network.stacks) > 1),
         Reject.STAGE_SPLIT: broken_split,
         Reject.SCHEDULE: (piped == none) | (wrong_virtual != 0),
         Reject.SCHEDULE_MICRO_BATCHES: interleaved & (plans.micro_batches % plans.pp != 0),

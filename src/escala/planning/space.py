@@ -119,7 +119,7 @@ def _degrees(problem: Problem, limits: SpaceLimits) -> dict[str, tuple[int, ...]
     found = {
         "tp": tuple(d for d in every if all(size % d == 0 for size in _tensor_sizes(problem))),
         "cp": tuple({1, *splits}) if one_stream else (1,),
-        "pp": tuple(d for d in every if d <= network.layers),
+        "pp": tuple(d for d in every if d <= network.layers) if len(network.stacks) == 1 else (1,),
     }
     usable = {a: (1,) if a in lacks else v for a, v in found.items()} if attention else none
     return {axis: limits.keep(axis, tuple(sorted(values))) for axis, values in usable.items()}

@@ -180,6 +180,8 @@ def _unbuildable(problem: Problem, family: str) -> str:
         return "needs more than one device"
     if _lacking(problem, family):
         return f"the engine {problem.engine.name} cannot do it"
+    if family == "pp" and len(problem.workload.network.stacks) > 1:
+        return "the network has several stacks, not one stream of layers"
     if family == "hsdp" and not problem.workload.global_batch % problem.cluster.devices:
         return "no link domain splits the data-parallel ranks"
     if (
