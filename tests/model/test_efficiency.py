@@ -1,0 +1,151 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from escala import catalog
+from escala.model.efficiency import core_s, kernel_of, linear_flop_per_s, matmul_s, memory_bytes_per_s, pass_s
+from escala.model.engine import AttentionKernel
+from escala.model.matmuls import Core, Matmul
+from escala.model.plan import Precision
+
+ONE = np.ones(1)
+
+
+def square(size: float, count: float = 1.0, **marks: bool) -> Matmul:
+    return Matmul(rows=ONE * size, inner=ONE * size, outer=ONE * size, count=ONE * count, **marks)
+
+
+def core(keys: float = 512.5, all_keys: float = 1024.0, is_aligned: bool = True) -> Core:
+    return Core(
+        queries=ONE * 1024, heads=ONE * 16, keys=keys, all_keys=all_keys, width=128.0, is_aligned=is_aligned
+    )
+
+
+def with_chip(problem, **values):
+    group = problem.cluster.groups[0]
+    other = replace(group, accelerator=replace(group.accelerator, **values))
+    return replace(problem, cluster=replace(problem.cluster, groups=(other,)))
+
+
+def with_kernel(problem, kernel: AttentionKernel):
+    return replace(
+        problem, engine=replace(problem.engine, time=replace(problem.engine.time, attention_kernel=kernel))
+    )
+
+
+@pytest.fixture
+def problem(ideal, llama):
+    return ideal(llama())
+
+
+def test_infinite_memory_speed_leaves_compute(problem):
+    quick = with_chip(problem, memory_bytes_per_s=1e30)
+
+    # 2 * 1000^3 FLOP at 100 TFLOP/s = 20 us
+    assert matmul_s(quick, square(1000.0), ONE * 1e14, ONE * 2)[0] == pytest.approx(2e-5, rel=1e-12)
+
+
+def test_infinite_compute_speed_leaves_memory(problem):
+    # 3 matrices * 10^6 elements * 2 bytes at 1 TB/s = 6 us
+    assert matmul_s(problem, square(1000.0), ONE * 1e30, ONE * 2)[0] == pytest.approx(6e-6, rel=1e-12)
+
+
+def test_a_product_without_work_costs_its_launch(problem):
+    known = replace(problem.assumptions, gemm_launch_s=5e-6)
+    endless = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=np.inf)
+
+    assert matmul_s(endless, square(1.0), ONE * np.inf, ONE * 2)[0] == 5e-6
+
+
+def test_small_sides_waste_part_of_a_tile(problem):
+    known = replace(problem.assumptions, gemm_shape_rows=100.0)
+    quick = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=1e30)
+
+    # 20 us * (1 + 100 * 3/1000)
+    assert matmul_s(quick, square(1000.0), ONE * 1e14, ONE * 2)[0] == pytest.approx(2e-5 * 1.3, rel=1e-12)
+
+
+def test_grouped_products_pay_imbalance_and_their_lower_share(problem):
+    known = replace(problem.assumptions, expert_imbalance=1.2, grouped_gemm_ratio=0.8)
+    quick = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=1e30)
+
+    seconds = matmul_s(quick, square(1000.0, 4.0, is_grouped=True), ONE * 1e14, ONE * 2)[0]
+
+    # 4 * 20 us * 1.2 / 0.8
+    assert seconds == pytest.approx(4 * 2e-5 * 1.5, rel=1e-12)
+
+
+def test_linear_speed_is_peak_times_shares(problem):
+    slower = with_chip(problem, gemm_efficiency=0.8, fp8_efficiency=0.9)
+    codes = np.array([Precision.BF16, Precision.FP8_TENSORWISE, Precision.NVFP4, Precision.FP32])
+
+    # fp8 200 and fp4 400 TFLOP/s with the share of scaled formats, fp32 10 TFLOP/s
+    speeds = [0.8e14, 2e14 * 0.8 * 0.9, 4e14 * 0.8 * 0.9, 0.8e13]
+    assert linear_flop_per_s(slower, codes).tolist() == pytest.approx(speeds, rel=1e-12)
+
+
+def test_attention_and_head_of_a_scaled_format_run_in_bf16(problem):
+    codes = np.array([Precision.FP8_BLOCKWISE, Precision.MXFP8])
+
+    assert linear_flop_per_s(problem, codes, is_high=True).tolist() == pytest.approx([1e14, 1e14], rel=1e-12)
+
+
+def test_flash_attention_by_hand(problem):
+    flash = with_kernel(problem, AttentionKernel.FLASH2)
+
+    forward_s, backward_s = core_s(flash, core(), ONE * 1e14)
+
+    # 2 * 1024 * 16 * 512.5 * 128 FLOP at half of 100 TFLOP/s; backward 2.6 times that
+    once = 2 * 1024 * 16 * 512.5 * 128 / 5e13
+    assert forward_s[0] == pytest.approx(once, rel=1e-12)
+    assert backward_s[0] == pytest.approx(2.6 * once, rel=1e-12)
+
+
+def test_unfused_attention_computes_the_masked_half_too(problem):
+    plain = with_chip(with_kernel(problem, AttentionKernel.FUSED_SOFTMAX), memory_bytes_per_s=1e30)
+    known = replace(plain.assumptions, batched_gemm_ratio=0.5)
+
+    forward_s, backward_s = core_s(replace(plain, assumptions=known), core(), ONE * 1e14)
+
+    # 2 * 1024 * 16 * 1024 * 128 FLOP at half speed; two gradients for one product
+    once = 2 * 1024 * 16 * 1024 * 128 / 5e13
+    assert forward_s[0] == pytest.approx(once, rel=1e-12)
+    assert backward_s[0] == pytest.approx(2 * once, rel=1e-12)
+
+
+def test_unfused_attention_on_an_endless_chip_is_passes_over_scores(problem):
+    known = replace(problem.assumptions, score_pass_bytes=10.0, unfused_score_ratio=6.0)
+    plain = replace(with_kernel(problem, AttentionKernel.UNFUSED), assumptions=known)
+
+    forward_s, _ = core_s(plain, core(), ONE * np.inf)
+
+    # 1024 * 16 * 1024 scores * 10 bytes * 6 passes at 1 TB/s
+    assert forward_s[0] == pytest.approx(1024 * 16 * 1024 * 60 / 1e12, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "wanted", "got"),
+    [
+        ("h100-sxm", AttentionKernel.FLASH3, AttentionKernel.FLASH3),
+        ("a100-sxm-80gb", AttentionKernel.FLASH3, AttentionKernel.FLASH2),
+        ("v100-sxm2-32gb", AttentionKernel.FLASH3, AttentionKernel.FUSED_SOFTMAX),
+        ("v100-sxm2-32gb", AttentionKernel.FLASH2, AttentionKernel.FUSED_SOFTMAX),
+        ("h100-sxm", AttentionKernel.FLASH2, AttentionKernel.FLASH2),
+        ("h100-sxm", AttentionKernel.UNFUSED, AttentionKernel.UNFUSED),
+    ],
+)
+def test_an_old_chip_falls_back_to_the_kernel_it_has(real, llama, gpu, wanted, got):
+    assert kernel_of(with_kernel(real(llama(), gpu=gpu), wanted)) is got
+
+
+def test_memory_speed_is_peak_times_share():
+    chip = catalog.accelerator("a100-sxm-80gb")
+
+    # 2039 GB/s * 0.82
+    assert memory_bytes_per_s(chip) == pytest.approx(2039e9 * 0.82, rel=1e-12)
+
+
+def test_a_pass_by_hand(problem):
+    # 5 GB at 1 TB/s
+    assert pass_s(problem, ONE * 5e9)[0] == pytest.approx(5e-3, rel=1e-12)
