@@ -19,7 +19,15 @@ from escala.model.layers import (
     compute,
     layer_time,
 )
-from escala.model.memory import Memory, Verdict, least_running_bytes, memory, with_slack
+from escala.model.memory import (
+    Memory,
+    Verdict,
+    least_running_bytes,
+    logits_bytes,
+    memory,
+    room_bytes,
+    with_slack,
+)
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
@@ -119,13 +127,36 @@ def least_bytes(problem: Problem, plans: Plans, states: F64) -> F64:
     return with_slack(problem, states, running)
 
 
-def least_s(problem: Problem, plans: Plans) -> F64:
-    """Seconds that every pipeline and sharding of a cell needs at least: the average rank's work."""
-    each = timed_layers(problem, plans)
-    pairs = mean_slots(problem.workload.network, plans)
+def least_s(problem: Problem, plans: Plans, states: F64, limit_bytes: float) -> F64:
+    """Seconds that every pipeline and sharding of a cell needs at least: the average rank's work.
+
+    Layers and ends, and what must be recomputed at least so that the average rank stays inside the limit: the
+    share of layers that makes room, or selective recompute where that makes enough. `states` are the least
+    state bytes of each plan.
+    """
+    each, pairs = timed_layers(problem, plans), mean_slots(problem.workload.network, plans)
     ends_s = (head_s(problem, plans) + embedding_s(problem, plans)) / plans.pp
-    layers_s = sum(pairs.counts[:, k] * (t.forward_s + t.backward_s) for k, t in enumerate(each))
-    return np.asarray((layers_s + ends_s) * plans.micro_batches, np.float64)
+    layers_s = _over(pairs, [t.forward_s + t.backward_s for t in each])
+    again_s = _least_recompute_s(problem, plans, pairs, each, room_bytes(problem, states, limit_bytes))
+    return np.asarray((layers_s + ends_s + again_s) * plans.micro_batches, np.float64)
+
+
+def _least_recompute_s(problem: Problem, plans: Plans, pairs: Slots, each: list[LayerTime], room: F64) -> F64:
+    keeps = kept_layers(problem, plans)
+    whole = _over(pairs, [k.whole_bytes for k in keeps])
+    spared = whole - _over(pairs, [k.checkpoint_bytes for k in keeps])
+    room = room - logits_bytes(problem, plans, pairs)
+    share = np.clip((whole - room) / np.maximum(spared, 1.0), 0.0, 1.0)
+    some_s = share * _over(pairs, [t.recompute_full_s for t in each])
+    selective_s = _over(pairs, [t.recompute_selective_s for t in each])
+    enough = _over(pairs, [k.selective_bytes for k in keeps]) <= room
+    return np.where(enough & (share > 0), np.minimum(some_s, selective_s), some_s)
+
+
+def _over(pairs: Slots, columns: list[F64]) -> F64:
+    """Sum over the layers of each pair (one pair a plan)."""
+    terms = (pairs.counts[:, kind] * column for kind, column in enumerate(columns))
+    return np.asarray(sum(terms, np.zeros(len(pairs.row))), np.float64)
 
 
 def timed_layers(problem: Problem, plans: Plans) -> list[LayerTime]:

@@ -149,7 +149,7 @@ def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
 
 
 def _launch_ratio(problem: Problem, block: Block) -> float:
-    """Launches of a layer over those of a dense transformer layer: more with experts, few in a convolution."""
+    """Launches of a layer over those of a dense transformer layer: more with experts, few if convolution."""
     if any(isinstance(part, Experts) for part in block.parts):
         return problem.engine.time.moe_dispatch_ratio
     if any(isinstance(part, Attention) for part in block.parts):

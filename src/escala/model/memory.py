@@ -90,6 +90,13 @@ def with_slack(problem: Problem, static_bytes: F64, dynamic_bytes: F64) -> F64:
     return np.asarray(slacked + problem.assumptions.reserve_bytes, np.float64)
 
 
+def room_bytes(problem: Problem, static_bytes: F64, limit_bytes: float) -> F64:
+    """What remains for dynamic bytes below a limit; the inverse of `with_slack`."""
+    engine = problem.engine.memory
+    left = limit_bytes - problem.assumptions.reserve_bytes - static_bytes * (1 + engine.static_slack)
+    return np.asarray(left / (1 + engine.dynamic_slack), np.float64)
+
+
 def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> Memory:
     """Peak bytes of every plan: the largest phase of the rank that needs most.
 

@@ -1,14 +1,13 @@
 """The best plans of a stated space, exactly: best-first, with bounds that drop nothing worth showing.
 
-Cells (degrees, micro-batch, SP, mesh order) have a lower bound on time, layouts a lower bound on memory.
-Cells are taken by rising bound; the search stops when no remaining cell can enter the ranking, the set near
-the best, or the best of a family. What cannot pay off is not tried: plain recompute is better when nothing
-needs recomputing, the fewest recomputed layers that fit are the fastest, compile and fused loss never cost
-time or memory in the model (their plainer twins are tried for the plans that are shown).
+Cells (degrees, micro-batch, SP, mesh order) have a lower bound on memory and on time. Groups of cells are
+taken by rising bound; a cell is left out only when it can enter neither the ranking, nor the set near the
+best, nor be the best of a family. What cannot pay off is not tried: other recompute where none is needed,
+more recomputed layers than needed. Compile and fused loss never cost time or memory in the model, so the
+search runs with both and tries the plainer variants of what is near the best.
 """
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -17,26 +16,21 @@ import numpy as np
 
 from escala.model.columns import F64, I64
 from escala.model.energy import footprint
-from escala.model.estimate import (
-    Dealt,
-    Estimate,
-    deal,
-    estimate,
-    least_bytes,
-    least_s,
-    least_state_bytes,
-    memory_of,
-    time_of,
-)
+from escala.model.estimate import Estimate, estimate, least_state_bytes, time_of
 from escala.model.memory import Verdict
-from escala.model.plan import Plan, Plans, Recompute, concatenate
+from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
-from escala.planning.cells import CELL, cells, expand, fill
-from escala.planning.pool import LAYOUT, Pool, first_of_each
-from escala.planning.simplicity import FAMILIES, complexity, family_masks
-from escala.planning.space import Group, SpaceLimits, finish_choices, groups, size
+from escala.planning.cells import expand
+from escala.planning.checks import refuse_unplanned
+from escala.planning.frontier import CHUNK_ROWS, Frontier
+from escala.planning.pool import Pool, first_of_each, layout_keys
+from escala.planning.simplicity import FAMILIES, complexity
+from escala.planning.space import Group, SpaceLimits, groups, size, variants
+from escala.planning.variants import COLUMN_NAMES, Fitting, finishes
 
-CHUNK_ROWS: Final = 16384
+TOO_BIG: Final = "does not fit"
+TOO_SLOW: Final = "slower than those shown, by a bound"
+RECOMPUTE: Final = ("recompute", "recompute_layers")
 
 
 class Objective(StrEnum):
@@ -51,9 +45,10 @@ class Objective(StrEnum):
 class Found:
     """Result of a search: counts, the ranking, the recommendation, and the best of every family.
 
-    `ranking` has the best plan of each layout, best first; `recommended` the simplest within `tolerance` of
-    the best. `families` maps a family to its best plan, or None when it has none that fits. `is_risky` says
-    that nothing fits with a margin.
+    `considered` counts the plans of the space, `estimated` those whose seconds were computed, `feasible`
+    those of them that fit, `rejected` plans by reason. `ranking` has the best plan of each layout, best
+    first; `recommended` is the row of the simplest within `tolerance` of the best. `families` maps a family
+    to its best plan, or None when it has none that fits. `is_risky` says that nothing fits with a margin.
     """
 
     considered: int
@@ -79,6 +74,7 @@ def search(
     tolerance: float = 0.05,
 ) -> Found:
     """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits."""
+    refuse_unplanned(problem)
     narrowed = limits or SpaceLimits()
     for accepted in (Verdict.FITS, Verdict.RISKY):
         found = _Search(problem, narrowed, objective, top, tolerance, accepted).run()
@@ -101,87 +97,37 @@ class _Search:
     ) -> None:
         self.problem, self.limits, self.objective = problem, limits, objective
         self.accepted, self.tolerance = accepted, tolerance
+        self.frontier = Frontier(problem=problem, limits=limits, accepted=accepted)
+        self.fitting = Fitting(problem=problem, limits=limits, accepted=accepted)
         self.pool = Pool(top=top, slack=1.0 + tolerance)
-        self.rejected = {"does not fit": 0, "slower than those shown, by a bound": 0}
+        self.rejected = {TOO_BIG: 0, TOO_SLOW: 0}
         self.estimated = self.feasible = 0
 
     def run(self) -> Found:
         """Groups by rising bound, cells inside the bound, rows in chunks."""
         start = time.perf_counter()
         every = groups(self.problem, self.limits)
-        waiting: list[dict[str, np.ndarray]] = []
-        rows = 0
-        for bound, group, chosen in self._ordered(every):
-            kept = chosen[self._matters(chosen, bound)]
-            self.rejected["slower than those shown, by a bound"] += self._skipped(group, chosen, kept)
+        least = self._least_per_second()
+        waiting: list[dict[str, I64]] = []
+        for group, table, seconds, lost in self.frontier.ordered(every):
+            kept = table[self.pool.may_show_cells(table, seconds * least)]
+            self._count(group, TOO_BIG, lost)
+            self._count(group, TOO_SLOW, len(table) - len(kept))
             if len(kept):
                 waiting.append(expand(group, kept))
-                rows += len(waiting[-1]["dp"])
-            if rows >= CHUNK_ROWS:
+            # a small first chunk sets the bound early
+            enough = CHUNK_ROWS if self.estimated else CHUNK_ROWS // 8
+            if sum(len(part["dp"]) for part in waiting) >= enough:
                 self._evaluate(waiting)
-                waiting, rows = [], 0
+                waiting = []
         if waiting:
             self._evaluate(waiting)
         return self._found(size(self.problem, self.limits, every), time.perf_counter() - start)
 
-    def _ordered(self, every: list[Group]) -> Iterable[tuple[F64, Group, np.ndarray]]:
-        """Groups with the lower bounds of their cells that may fit, the most promising group first."""
-        if not every:
-            return []
-        tables = [cells(group) for group in every]
-        owner = np.repeat(np.arange(len(every)), [len(table) for table in tables])
-        table, states = np.concatenate(tables), self._least_states(every, tables)
-        possible = self._affordable(table, states)
-        counts = np.bincount(owner[~possible], minlength=len(every))
-        lost = (g.ways * int(n) // len(t) for g, n, t in zip(every, counts, tables, strict=True))
-        self.rejected["does not fit"] += sum(lost)
-        table, cuts = table[possible], np.searchsorted(owner[possible], np.arange(1, len(every)))
-        mine, bounds = np.split(table, cuts), np.split(self._bounds(table), cuts)
-        order = np.argsort([bound.min(initial=np.inf) for bound in bounds], kind="stable")
-        return [(bounds[i], every[i], mine[i]) for i in order]
-
-    def _least_states(self, every: list[Group], tables: list[np.ndarray]) -> F64:
-        """For every cell, the states of its average rank under the leanest sharding of its group."""
-        rows = [
-            (g.dp, g.tp, g.pp, g.cp, ep, etp, *mode)
-            for g in every
-            for ep, etp in g.experts
-            for mode in g.modes
-        ]
-        names = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "reshard", "shard")
-        states = least_state_bytes(self.problem, self._plans(dict(zip(names, np.array(rows).T, strict=True))))
-        experts = [len(g.modes) for g in every for _ in g.experts]
-        least = np.minimum.reduceat(states, np.concatenate(([0], np.cumsum(experts)[:-1])))
-        repeats = [len(t) // len(g.experts) for g, t in zip(every, tables, strict=True) for _ in g.experts]
-        return np.repeat(least, repeats)
-
-    def _affordable(self, table: np.ndarray, states: F64) -> np.ndarray:
-        parts = [
-            self._may_fit(
-                self._plans(self._columns(table[begin : begin + CHUNK_ROWS])),
-                states[begin : begin + CHUNK_ROWS],
-            )
-            for begin in range(0, len(table), CHUNK_ROWS)
-        ]
-        return np.concatenate(parts)
-
-    def _may_fit(self, plans: Plans, states: F64) -> np.ndarray:
-        capacity = self.problem.accelerator.memory_bytes * self.problem.assumptions.full_share
-        return np.asarray(least_bytes(self.problem, plans, states) <= capacity)
-
-    def _columns(self, table: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(zip(CELL, table.T, strict=True))
-
-    def _plans(self, columns: dict[str, np.ndarray]) -> Plans:
-        """Plans from columns, compiled and with fused loss where engine and user allow."""
-        rows = len(columns["dp"])
-        return fill({**columns, **self._finished(rows, *self._finish())}, rows, self.limits.precision)
-
-    def _bounds(self, table: np.ndarray) -> F64:
-        starts = range(0, len(table), CHUNK_ROWS)
-        parts = [self._plans(self._columns(table[begin : begin + CHUNK_ROWS])) for begin in starts]
-        bounds = [least_s(self.problem, part) for part in parts] or [np.empty(0)]
-        return np.concatenate(bounds) * self._least_per_second()
+    def _count(self, group: Group, reason: str, cells: int) -> None:
+        """Note that so many cells of a group were left out, in plans."""
+        per_cell = group.ways // max(len(group.experts) * group.micro_ways, 1)
+        self.rejected[reason] += cells * per_cell * variants(self.problem, self.limits, group.pp)
 
     def _least_per_second(self) -> float:
         """Least value of the objective for each second: 1 for time, the idle power for energy."""
@@ -191,104 +137,40 @@ class _Search:
         idle_w = (chip.power_w or 0.0) * self.problem.assumptions.power_idle_share
         return idle_w * self.problem.cluster.devices * site.node_power_ratio * site.pue
 
-    def _matters(self, chosen: np.ndarray, bound: F64) -> np.ndarray:
-        """Cells that may still enter the ranking or become the best of a family."""
-        matters = bound <= self.pool.bound()
-        column = {name: chosen[:, CELL.index(name)] for name in ("tp", "pp", "cp", "ep")}
-        pure = np.ones(len(chosen), np.bool_)
-        for name, values in column.items():
-            best = self.pool.families.get(name, (np.inf, None))[0]
-            matters |= (values > 1) & (bound <= best)
-            pure &= values == 1
-        return matters | pure
-
-    def _skipped(self, group: Group, chosen: np.ndarray, kept: np.ndarray) -> int:
-        return group.ways * (len(chosen) - len(kept)) // max(len(chosen), 1)
-
-    def _finish(self) -> tuple[int, int]:
-        modes, losses = finish_choices(self.problem, self.limits)
-        return max(modes, default=0), max(losses, default=0)
-
-    def _finished(self, rows: int, compiled: int, fused: int) -> dict[str, np.ndarray]:
-        return {"compile": np.full(rows, compiled, np.int64), "fused_loss": np.full(rows, fused, np.int64)}
-
-    def _evaluate(self, waiting: list[dict[str, np.ndarray]]) -> None:
-        plans = self._plans({name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]})
-        possible = self._may_fit(plans, least_state_bytes(self.problem, plans))
-        self.rejected["does not fit"] += int((~possible).sum())
+    def _evaluate(self, waiting: list[dict[str, I64]]) -> None:
+        columns = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
+        plans = self.frontier.plans(columns)
+        possible = self.frontier.may_fit(plans, least_state_bytes(self.problem, plans))
+        self._reject(TOO_BIG, plans.take(~possible))
         plans = plans.take(possible)
         for begin in range(0, len(plans), CHUNK_ROWS):
             self._rank(plans.take(slice(begin, begin + CHUNK_ROWS)))
 
+    def _reject(self, reason: str, plans: Plans) -> None:
+        depths, counts = np.unique(plans.pp, return_counts=True)
+        per_way = [variants(self.problem, self.limits, int(pp)) for pp in depths]
+        self.rejected[reason] += int(sum(int(n) * v for n, v in zip(counts, per_way, strict=True)))
+
     def _rank(self, plans: Plans) -> None:
-        """Drop what is too slow even without recompute, find what fits, price it, keep the best."""
-        plain = self._values(plans)
-        useful = self._can_matter(plans, plain)
-        self.rejected["slower than those shown, by a bound"] += int((~useful).sum())
-        fitting = [part for part in self._fitting(plans.take(useful)) if len(part)]
+        """Drop what is too slow even without recompute, find what fits, price it, keep what may be shown."""
+        useful = self.pool.may_show(plans, self._values(plans))
+        self._reject(TOO_SLOW, plans.take(~useful))
         self.estimated += len(plans)
-        if fitting:
-            those = concatenate(fitting)
+        those, lost = self.fitting.of(plans.take(useful))
+        self.rejected[TOO_BIG] += lost
+        if those is not None:
             self.feasible += len(those)
             self.pool.add(those, self._values(those))
 
-    def _can_matter(self, plans: Plans, values: F64) -> np.ndarray:
-        matters = values <= self.pool.bound()
-        for name, mask in family_masks(plans).items():
-            matters |= mask & (values <= self.pool.families.get(name, (np.inf, None))[0])
-        return matters
-
     def _values(self, plans: Plans) -> F64:
-        time = time_of(self.problem, plans)
+        seconds = time_of(self.problem, plans)
         if self.objective is Objective.ENERGY:
-            energy = footprint(self.problem, plans, time).energy_j
-            return time.step_s if energy is None else energy
-        return time.step_s
-
-    def _fitting(self, plans: Plans) -> list[Plans]:
-        """Plans that fit: as they are, selectively recomputed, or with the fewest recomputed layers."""
-        allowed = {mode for mode in Recompute if self.limits.keep("recompute", (int(mode),))}
-        lacks = self.problem.engine.lacks
-        found: list[Plans] = []
-        rest = plans
-        if Recompute.NONE in allowed and len(plans):
-            fits = self._fits(plans, deal(self.problem, plans))
-            found, rest = [plans.take(fits)], plans.take(~fits)
-        if not len(rest):
-            return found
-        dealt = deal(self.problem, rest)
-        if Recompute.SELECTIVE in allowed and "selective" not in lacks:
-            selective = recomputed(rest, Recompute.SELECTIVE)
-            found.append(selective.take(self._fits(selective, dealt)))
-        full = recomputed(rest, Recompute.FULL)
-        fits = self._fits(full, dealt)
-        self.rejected["does not fit"] += len(rest) - int(fits.sum())
-        if Recompute.FULL in allowed:
-            found.append(full.take(fits))
-        if Recompute.FIRST_LAYERS in allowed and "first-layers" not in lacks:
-            found.append(self._fewest_layers(rest.take(fits)))
-        return found
-
-    def _fits(self, plans: Plans, dealt: Dealt) -> np.ndarray:
-        return memory_of(self.problem, plans, dealt).verdict <= self.accepted
-
-    def _fewest_layers(self, plans: Plans) -> Plans:
-        """Plans with the fewest recomputed layers that fit, by bisection: memory falls with each layer."""
-        if not len(plans):
-            return plans
-        dealt = deal(self.problem, plans)
-        layers = self.problem.workload.network.layers
-        high = -(-layers // plans.pp)
-        low = np.zeros(len(plans), np.int64)
-        while int((high - low).max()) > 1:
-            middle = np.maximum((low + high) // 2, 1)
-            fits = self._fits(recomputed(plans, Recompute.FIRST_LAYERS, middle), dealt)
-            high, low = np.where(fits, middle, high), np.where(fits, low, middle)
-        some = recomputed(plans, Recompute.FIRST_LAYERS, high)
-        return some.take(high < -(-layers // plans.pp))
+            energy = footprint(self.problem, plans, seconds).energy_j
+            return seconds.step_s if energy is None else energy
+        return seconds.step_s
 
     def _found(self, considered: int, search_s: float) -> Found:
-        result, recommended, points = self._ranking()
+        result, recommended = self._ranking()
         return Found(
             considered=considered,
             estimated=self.estimated,
@@ -299,46 +181,32 @@ class _Search:
             objective=self.objective,
             ranking=result,
             recommended=recommended,
-            complexity=points,
+            complexity=complexity(result.plans) if result is not None else np.empty(0, np.int64),
             families={f.name: self.pool.families.get(f.name, (0.0, None))[1] for f in FAMILIES},
             is_risky=self.accepted is Verdict.RISKY,
         )
 
-    def _ranking(self) -> tuple[Estimate | None, int | None, I64]:
-        """The best plan of each layout, the simplest near the best, both with their plainest equal twins."""
-        if not self.pool.styles:
-            return None, None, np.empty(0, np.int64)
-        known = Plans.of([plan for _, plan in self.pool.styles.values()])
-        twins = self._twins(known)
-        result = estimate(self.problem, twins)
-        values, points = self._values(twins), complexity(twins)
-        usable = np.flatnonzero(result.memory.verdict <= self.accepted)
-        near = usable[values[usable] <= values[usable].min() * (1 + self.tolerance)]
+    def _ranking(self) -> tuple[Estimate | None, int | None]:
+        """The best plan of each layout and the simplest near the best, among all variants kept."""
+        if not self.pool.layouts:
+            return None, None
+        plans, values = self._all_variants()
+        points = complexity(plans)
+        near = np.flatnonzero(values <= values.min() * (1 + self.tolerance))
         choice = int(near[np.lexsort((values[near], points[near]))[0]])
-        order = usable[np.lexsort((points[usable], values[usable]))]
-        layouts = np.column_stack([getattr(twins, name) for name in LAYOUT])
-        rows = order[first_of_each(layouts[order])][: self.pool.top]
+        order = np.lexsort((points, values.round(12)))
+        rows = order[first_of_each(layout_keys(plans)[order])][: self.pool.top]
         rows = rows if choice in rows else np.append(rows[: self.pool.top - 1], choice)
         rows = rows[np.argsort(values[rows], kind="stable")]
-        return estimate(self.problem, twins.take(rows)), int(np.flatnonzero(rows == choice)[0]), points[rows]
+        return estimate(self.problem, plans.take(rows)), int(np.flatnonzero(rows == choice)[0])
 
-    def _twins(self, plans: Plans) -> Plans:
-        modes, losses = finish_choices(self.problem, self.limits)
-        copies = []
-        for compiled in modes:
-            for fused in losses:
-                values = {name: getattr(plans, name) for name in _COLUMN_NAMES}
-                values.update(self._finished(len(plans), compiled, fused))
-                copies.append(Plans(**values, splits=plans.splits))
-        return concatenate(copies)
-
-
-_COLUMN_NAMES: Final = tuple(name for name in Plans.__slots__ if name != "splits")
-
-
-def recomputed(plans: Plans, mode: Recompute, layers: I64 | None = None) -> Plans:
-    """The same plans with another recompute mode."""
-    values = {name: getattr(plans, name) for name in _COLUMN_NAMES}
-    values["recompute"] = np.full(len(plans), int(mode), np.int64)
-    values["recompute_layers"] = np.zeros(len(plans), np.int64) if layers is None else layers.copy()
-    return Plans(**values, splits=plans.splits)
+    def _all_variants(self) -> tuple[Plans, F64]:
+        """Kept ways with every finish and the recompute that each then needs."""
+        kept, _ = self.pool.near(self.pool.bound())
+        plain = {name: getattr(kept, name) for name in COLUMN_NAMES if name not in RECOMPUTE}
+        ways = kept.take(first_of_each(np.column_stack(list(plain.values()))))
+        blank = {name: np.zeros(len(ways), np.int64) for name in RECOMPUTE}
+        bare = Plans(**{name: getattr(ways, name) for name in plain}, **blank, splits=ways.splits)
+        fitting, _ = self.fitting.of(finishes(self.problem, self.limits, bare))
+        assert fitting is not None
+        return fitting, self._values(fitting)

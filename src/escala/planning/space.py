@@ -70,6 +70,11 @@ class Group:
     pipelines: Mapping[int, tuple[tuple[int, int, int], ...]]
 
     @property
+    def micro_ways(self) -> int:
+        """Cells for each choice of expert degrees."""
+        return len(self.orders) * len(self.micro) * len(self.sequence) * len(self.context)
+
+    @property
     def ways(self) -> int:
         """Combinations of all lists."""
         per_micro = sum(len(self.pipelines[m]) for _, m in self.micro)
@@ -102,9 +107,14 @@ def groups(problem: Problem, limits: SpaceLimits) -> list[Group]:
 
 
 def size(problem: Problem, limits: SpaceLimits, every: list[Group]) -> int:
-    """Number of plans in the space: ways of all groups * recompute modes * compile * loss."""
-    finishes = np.prod([len(choices) for choices in finish_choices(problem, limits)])
-    return int(sum(group.ways * recompute_choices(problem, group.pp, limits) for group in every) * finishes)
+    """Number of plans in the space: ways of all groups * their variants."""
+    return sum(group.ways * variants(problem, limits, group.pp) for group in every)
+
+
+def variants(problem: Problem, limits: SpaceLimits, pp: int) -> int:
+    """Plans that one way stands for: recompute modes * compile * loss."""
+    modes, losses = finish_choices(problem, limits)
+    return recompute_choices(problem, pp, limits) * len(modes) * len(losses)
 
 
 def _degrees(problem: Problem, limits: SpaceLimits) -> dict[str, tuple[int, ...]]:
@@ -274,7 +284,10 @@ def _splits(layers: int, stages: int, only_even: bool) -> list[Split]:
 def recompute_choices(problem: Problem, pp: int, limits: SpaceLimits) -> int:
     """How many recompute modes a way has: none, selective, full, and every first-n-layers between."""
     some = max(0, -(-problem.workload.network.layers // pp) - 1)
-    modes = {Recompute.NONE: 1, Recompute.SELECTIVE: 1, Recompute.FULL: 1, Recompute.FIRST_LAYERS: some}
+    lacks = problem.engine.lacks
+    modes = {Recompute.NONE: 1, Recompute.FULL: 1}
+    modes[Recompute.SELECTIVE] = 0 if "selective" in lacks else 1
+    modes[Recompute.FIRST_LAYERS] = 0 if "first-layers" in lacks else some
     return sum(count for mode, count in modes.items() if limits.keep("recompute", (int(mode),)))
 
 

@@ -13,10 +13,11 @@ from escala.model.plan import Plan, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
 from escala.model.steptime import StepTime
-from escala.planning.cells import CELL, cells, expand, fill
-from escala.planning.search import Found, recomputed
+from escala.planning.cells import cells, expand, fill
+from escala.planning.search import Found
 from escala.planning.simplicity import FAMILIES, Family, family_masks
-from escala.planning.space import Group, SpaceLimits, finish_choices, groups
+from escala.planning.space import Group, SpaceLimits, groups
+from escala.planning.variants import finished, recomputed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +115,8 @@ def leanest(problem: Problem, limits: SpaceLimits, family: str) -> Estimate | No
 def _smallest(problem: Problem, limits: SpaceLimits, group: Group) -> Plans:
     """Ways of a group with its smallest micro-batch, and SP where it may be on."""
     few = replace(group, micro=group.micro[:1], sequence=group.sequence[-1:], orders=group.orders[:1])
-    compiled, fused = (max(choices, default=0) for choices in finish_choices(problem, limits))
     columns = expand(few, cells(few))
-    rows = len(columns[CELL[0]])
-    finish = {"compile": np.full(rows, compiled), "fused_loss": np.full(rows, fused)}
-    return fill({**columns, **finish}, rows, limits.precision)
+    return finished(problem, limits, fill(columns, len(columns["dp"]), limits.precision))
 
 
 def _too_big(family: Family, least: Estimate, problem: Problem) -> FamilyAnswer:

@@ -1,0 +1,48 @@
+"""What the schemas can say and the planner cannot answer yet: refused with one clear line."""
+
+from typing import Final
+
+from escala.errors import InvalidInput
+from escala.model.problem import Problem
+from escala.model.workload import Method, OptimizerKind, Phase
+
+PLANNED_METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA)
+PLANNED_OPTIMIZERS: Final = (OptimizerKind.ADAMW, OptimizerKind.SGD)
+
+
+def refuse_unplanned(problem: Problem) -> None:
+    """Raise InvalidInput for a question whose answer would be a guess."""
+    _refuse_workload(problem)
+    _refuse_cluster(problem)
+
+
+def _refuse_workload(problem: Problem) -> None:
+    workload = problem.workload
+    if workload.method not in PLANNED_METHODS:
+        raise _not_yet(f"method '{workload.method}'", PLANNED_METHODS)
+    if workload.optimizer.kind not in PLANNED_OPTIMIZERS:
+        raise _not_yet(f"optimizer '{workload.optimizer.kind}'", PLANNED_OPTIMIZERS)
+    if workload.phase is not Phase.TRAIN:
+        raise _not_yet(f"phase '{workload.phase}'", (Phase.TRAIN,))
+    if not workload.lengths.is_packed:
+        raise InvalidInput("samples of unequal length are not planned yet; pack them to the full sequence")
+    if workload.global_batch < 1 or workload.sequence_tokens < 1:
+        raise InvalidInput(
+            f"global batch {workload.global_batch} and sequence {workload.sequence_tokens} must be 1 or more"
+        )
+
+
+def _refuse_cluster(problem: Problem) -> None:
+    groups = problem.cluster.groups
+    names = sorted({group.accelerator.name for group in groups})
+    if len(names) > 1:
+        raise InvalidInput(
+            f"{problem.cluster.name} mixes {', '.join(names)}; mixed devices are not planned yet, "
+            "describe and plan each type on its own"
+        )
+    if len({group.devices_per_node for group in groups}) > 1:
+        raise InvalidInput(f"{problem.cluster.name} mixes nodes of different size; plan each on its own")
+
+
+def _not_yet(what: str, allowed: tuple[str, ...]) -> InvalidInput:
+    return InvalidInput(f"{what} is described but not planned yet; choose {', '.join(allowed)}")

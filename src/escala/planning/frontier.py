@@ -1,0 +1,91 @@
+"""The cells of a space that may fit, with lower bounds on what they cost, the most promising group first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from escala.model.columns import F64, I64, Bool
+from escala.model.estimate import least_bytes, least_s, least_state_bytes
+from escala.model.memory import Verdict
+from escala.model.plan import Plans
+from escala.model.problem import Problem
+from escala.planning.cells import CELL, cells, fill
+from escala.planning.space import Group, SpaceLimits
+from escala.planning.variants import finished
+
+CHUNK_ROWS: Final = 16384
+STATE_FIELDS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "reshard", "shard")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """Lower bounds for a problem: bytes that a cell needs at least, seconds that it takes at least."""
+
+    problem: Problem
+    limits: SpaceLimits
+    accepted: Verdict
+
+    def ordered(self, every: list[Group]) -> Iterator[tuple[Group, I64, F64, int]]:
+        """Each group, its cells that may fit, their least seconds, and how many of its cells cannot."""
+        if not every:
+            return
+        tables = [cells(group) for group in every]
+        owner = np.repeat(np.arange(len(every)), [len(table) for table in tables])
+        table = np.concatenate(tables)
+        states = self._least_states(every, tables)
+        possible = self._affordable(table, states)
+        lost = np.bincount(owner[~possible], minlength=len(every))
+        table, cuts = table[possible], np.searchsorted(owner[possible], np.arange(1, len(every)))
+        mine, seconds = np.split(table, cuts), np.split(self._least_s(table, states[possible]), cuts)
+        order = np.argsort([least.min(initial=np.inf) for least in seconds], kind="stable")
+        for i in order:
+            yield every[i], mine[i], seconds[i], int(lost[i])
+
+    def may_fit(self, plans: Plans, states_bytes: F64) -> Bool:
+        """Plans whose least memory does not exceed what the accepted verdict allows."""
+        return np.asarray(least_bytes(self.problem, plans, states_bytes) <= self.limit_bytes)
+
+    @property
+    def limit_bytes(self) -> float:
+        """Need up to which the accepted verdict holds."""
+        known = self.problem.assumptions
+        share = known.risky_share if self.accepted is Verdict.FITS else known.full_share
+        return self.problem.accelerator.memory_bytes * share
+
+    def plans(self, columns: dict[str, I64]) -> Plans:
+        """Plans from columns, compiled and with fused loss where engine and user allow."""
+        some = fill(columns, len(columns["dp"]), self.limits.precision)
+        return finished(self.problem, self.limits, some)
+
+    def _least_states(self, every: list[Group], tables: list[I64]) -> F64:
+        """For every cell, the states of its average rank under the leanest sharding of its group."""
+        rows = [
+            (g.dp, g.tp, g.pp, g.cp, ep, etp, *mode)
+            for g in every
+            for ep, etp in g.experts
+            for mode in g.modes
+        ]
+        columns = dict(zip(STATE_FIELDS, np.array(rows, np.int64).T, strict=True))
+        states = least_state_bytes(self.problem, self.plans(columns))
+        modes = [len(g.modes) for g in every for _ in g.experts]
+        least = np.minimum.reduceat(states, np.concatenate(([0], np.cumsum(modes)[:-1])))
+        repeats = [len(t) // len(g.experts) for g, t in zip(every, tables, strict=True) for _ in g.experts]
+        return np.repeat(least, repeats)
+
+    def _affordable(self, table: I64, states_bytes: F64) -> Bool:
+        parts = [self.may_fit(plans, states_bytes[rows]) for rows, plans in self._chunks(table)]
+        return np.concatenate(parts)
+
+    def _least_s(self, table: I64, states_bytes: F64) -> F64:
+        parts = [
+            least_s(self.problem, plans, states_bytes[rows], self.limit_bytes)
+            for rows, plans in self._chunks(table)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _chunks(self, table: I64) -> Iterator[tuple[slice, Plans]]:
+        for begin in range(0, len(table), CHUNK_ROWS):
+            rows = slice(begin, begin + CHUNK_ROWS)
+            yield rows, self.plans(dict(zip(CELL, table[rows].T, strict=True)))
