@@ -21,6 +21,7 @@ from escala.report.layout import (
     width_of,
 )
 from escala.report.numbers import bar, count, digits, energy, gib, mass, money, percent, seconds, short, span
+from escala.report.reasons import difference
 
 INDENT: Final = 5
 
@@ -127,13 +128,13 @@ def choice_reason(given: Answer, plan: PlanView) -> str:
     first, within = given.plans[0], percent(given.tolerance)
     if first.rank == plan.rank:
         return f"the best of all, and the simplest within {within} of it"
-    return f"simplest within {within} of the best (number {first.rank} is {_gain(plan, first, given)})"
+    return f"simplest within {within} of the best (number {first.rank} {_gain(plan, first, given)})"
 
 
 def _gain(plan: PlanView, first: PlanView, given: Answer) -> str:
     if given.objective == "energy" and plan.energy_j_per_step and first.energy_j_per_step:
-        return f"{percent(plan.energy_j_per_step / first.energy_j_per_step - 1.0)} more frugal"
-    return f"{percent(plan.step_s.value / first.step_s.value - 1.0)} faster"
+        return f"needs {percent(1.0 - first.energy_j_per_step / plan.energy_j_per_step)} less energy"
+    return f"is {difference(first.step_s.value, plan.step_s.value)}"
 
 
 def print_ranking(console: Console, given: Answer) -> None:

@@ -1,0 +1,45 @@
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from escala.cli.app import main
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def longest(self) -> int:
+        return max((len(ANSI.sub("", line)) for line in self.out.splitlines()), default=0)
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs escala as the console script does, in an empty folder, 80 columns wide."""
+    monkeypatch.setenv("ESCALA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.chdir(tmp_path)
+
+    def once(*arguments: str) -> Result:
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return once
+
+
+@pytest.fixture
+def eight() -> tuple[str, ...]:
+    return ("llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm")

@@ -1,0 +1,165 @@
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+
+from escala.cli import app
+from escala.cli.app import VERBS, main
+
+SCRIPT = "import sys; from escala.cli.app import main; sys.exit(main())"
+HEAVY = {"numpy", "rich", "msgspec", "yaml", "torch"}
+
+
+def escala(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", SCRIPT, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_help_lists_every_verb(run):
+    result = run("--help")
+
+    assert result.code == 0
+    assert all(re.search(rf"^  {verb} ", result.out, re.MULTILINE) for verb in VERBS)
+
+
+def test_no_argument_shows_the_help(run):
+    assert run().out == run("--help").out
+
+
+def test_version_is_one_line(run):
+    assert re.fullmatch(r"escala \d+\.\d+\.\d+\n", run("--version").out)
+
+
+def test_help_imports_nothing_heavy():
+    script = f"{SCRIPT.replace('sys.exit(main())', 'main()')}; print(*sorted(set(sys.modules) & {HEAVY!r}))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines()[-1] == ""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_fits_80_columns_and_has_examples(run, verb: str):
+    result = run(verb, "--help")
+
+    assert result.code == 0
+    assert result.longest <= 80
+    assert 2 <= len(re.findall(r"^    escala ", result.out, re.MULTILINE)) <= 4
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_json(verb: str):
+    command: click.Command = import_module(f"escala.cli.{verb}").command
+
+    assert "--json" in [name for option in command.params for name in option.opts]
+
+
+def examples(verb: str) -> list[str]:
+    command: click.Command = import_module(f"escala.cli.{verb}").command
+    return [
+        line.strip() for line in (command.epilog or "").splitlines() if line.strip().startswith("escala ")
+    ]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_of_the_help_run(run, eight, verb: str):
+    assert run("plan", *eight, "-o", "plan.json").code == 0
+
+    codes = {line: run(*shlex.split(line)[1:]).code for line in examples(verb)}
+
+    assert codes == dict.fromkeys(examples(verb), 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["plna"], "unknown verb 'plna': did you mean plan?"),
+        (["zzz"], "there are plan, explain, catalog, doctor, demo"),
+        (["plan", "llama-3.1-8b", "--gpuz", "8"], "did you mean --gpu or --gpus?"),
+        (["doctor", "--jsn"], "did you mean --json?"),
+        (["plan"], "missing argument 'MODEL'"),
+        (["doctor", "more"], "unexpected extra argument"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_with_a_hint(run, arguments: list[str], hint: str):
+    result = run(*arguments)
+
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("error: ")
+    assert hint in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_interrupt_ends_with_130(run, monkeypatch):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("escala.report.doctor.doctor_view", interrupt)
+
+    result = run("doctor")
+
+    assert (result.code, result.err.strip()) == (130, "error: interrupted")
+
+
+def test_an_os_error_is_one_line(run, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "some/file")
+
+    monkeypatch.setattr("escala.report.doctor.doctor_view", fail)
+
+    result = run("doctor")
+
+    assert (result.code, result.err) == (2, "error: some/file: no space left on device\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_behind_stdout_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, "catalog"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == "error: no space left on device\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+def test_a_closed_pipe_is_silent():
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(SCRIPT)} catalog networks --json | head -c 10"
+
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert len(done.stdout) == 10
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["NO_COLOR", "TERM"])
+def test_no_colours_where_they_are_not_wanted(name: str):
+    environment = {**os.environ, "NO_COLOR": "1"} if name == "NO_COLOR" else {**os.environ, "TERM": "dumb"}
+
+    assert "\x1b" not in escala("catalog", "h100-sxm", env=environment).stdout
+
+
+def test_an_encoding_without_bars_does_not_fail():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    done = escala("catalog", "h100-sxm", env=environment)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_main_returns_the_exit_code():
+    assert main(["--version"]) == 0
+    assert app.NO == 1

@@ -1,0 +1,114 @@
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from escala.report.explain_view import Explained
+
+
+def test_without_a_plan_the_recommended_one_is_explained(run, eight):
+    answer = json.loads(run("plan", *eight, "--json").out)
+
+    story = msgspec.json.decode(run("explain", "--json").out, type=Explained)
+
+    assert story.schema == "escala/explain@1"
+    assert story.plan.plan == answer["plans"][answer["recommended"]]["plan"]
+    assert story.plan.why == "recommended"
+
+
+def test_a_number_is_a_plan_of_the_last_run(run, eight):
+    answer = json.loads(run("plan", *eight, "--json").out)
+
+    story = msgspec.json.decode(run("explain", "2", "--json").out, type=Explained)
+
+    assert story.plan.plan == answer["plans"][1]["plan"]
+    assert story.plan.step_s.value == answer["plans"][1]["step_s"]["value"]
+
+
+def test_a_file_is_explained_as_the_number_is(run, eight):
+    run("plan", *eight, "-o", "plan.json")
+
+    assert run("explain", "plan.json").out == run("explain").out
+
+
+def test_terms_add_up_to_the_step_and_the_waterfall_to_the_utilisation(run, eight):
+    run("plan", *eight)
+    story = msgspec.json.decode(run("explain", "--json").out, type=Explained)
+
+    lost = sum(fall.share for fall in story.waterfall)
+
+    assert sum(term.value_s for term in story.terms) == pytest.approx(story.plan.step_s.value, rel=1e-12)
+    assert 1 - lost == pytest.approx(story.plan.mfu, abs=0.002)
+
+
+def test_every_term_has_a_formula(run, eight):
+    run("plan", *eight)
+    story = msgspec.json.decode(run("explain", "--json").out, type=Explained)
+
+    assert [term.name for term in story.terms if len(term.formula) < 10] == []
+
+
+def test_trace_is_a_chrome_trace(run, eight, tmp_path: Path):
+    run("plan", *eight)
+
+    result = run("explain", "--trace", "trace.json")
+
+    assert result.err == "wrote trace.json\n"
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"] != []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["99"], "there is no plan 99; the last run has plans 1 to 6"),
+        (["0"], "there is no plan 0"),
+        (["missing.json"], "missing.json does not exist"),
+        (["--trace", "no/such/trace.json"], "cannot be written"),
+    ],
+)
+def test_wrong_plans_are_one_clear_line(run, eight, arguments: list[str], said: str):
+    run("plan", *eight)
+
+    result = run("explain", *arguments)
+
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_without_a_last_run_the_error_says_what_to_do(run):
+    result = run("explain")
+
+    assert result.code == 2
+    assert "run `escala plan` first" in result.err
+
+
+def test_a_plan_that_cannot_run_is_explained_and_the_answer_is_no(run, eight, tmp_path: Path):
+    run("plan", *eight, "-o", "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    document["plan"]["dp"] = 7
+    (tmp_path / "odd.json").write_text(json.dumps(document))
+
+    result = run("explain", "odd.json")
+
+    assert result.code == 1
+    assert "cannot be run: dp x tp x pp x cp is not the number of devices" in result.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm"],
+        ["llama-3.1-405b", "--gpus", "16384", "--gpu", "h100-sxm"],
+        ["mixtral-8x22b", "--gpus", "512", "--gpu", "h100-sxm"],
+        ["resnet-50", "--gpus", "8", "--gpu", "a100-sxm-80gb"],
+    ],
+)
+def test_no_line_is_longer_than_80_columns(run, arguments: list[str]):
+    run("plan", *arguments)
+
+    result = run("explain")
+
+    assert result.code == 0
+    assert result.longest <= 80

@@ -1,0 +1,319 @@
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from escala.report.answer import Answer
+
+MINIMUM = {
+    "workload",
+    "cluster",
+    "considered",
+    "feasible",
+    "search_s",
+    "rejected",
+    "plans",
+    "recommended",
+    "families",
+    "assumptions",
+}
+PLAN_MINIMUM = {
+    "plan",
+    "step_s",
+    "tokens_per_s_per_device",
+    "mfu",
+    "hfu",
+    "memory_bytes",
+    "host_memory_bytes",
+    "terms_s",
+    "energy_j_per_step",
+    "cost",
+    "co2e_kg",
+    "simplicity_rank",
+    "verdict",
+    "why",
+}
+
+
+def test_json_is_one_document_of_the_schema(run, eight):
+    result = run("plan", *eight, "--json")
+
+    answer = msgspec.json.decode(result.out, type=Answer)
+
+    assert (result.code, answer.schema) == (0, "escala/plan@1")
+    assert json.loads(result.out).keys() >= MINIMUM
+    assert all(plan.keys() >= PLAN_MINIMUM for plan in json.loads(result.out)["plans"])
+
+
+def test_terms_add_up_to_the_step(run, eight):
+    answer = msgspec.json.decode(run("plan", *eight, "--json").out, type=Answer)
+
+    for plan in answer.plans:
+        assert sum(plan.terms_s.values()) == pytest.approx(plan.step_s.value, rel=1e-12)
+
+
+def test_ranking_is_by_time_and_the_choice_is_the_simplest_near_the_best(run, eight):
+    answer = msgspec.json.decode(run("plan", *eight, "--json", "--top", "50").out, type=Answer)
+    steps = [plan.step_s.value for plan in answer.plans]
+    assert answer.recommended is not None
+    chosen = answer.plans[answer.recommended]
+
+    near = [plan for plan in answer.plans if plan.step_s.value <= 1.05 * steps[0]]
+
+    assert steps == sorted(steps)
+    assert chosen.simplicity_points == min(plan.simplicity_points for plan in near)
+
+
+def test_numbers_of_the_text_are_those_of_the_document(run, eight):
+    answer = msgspec.json.decode(run("plan", *eight, "--tokens", "15e9", "--json").out, type=Answer)
+    assert answer.recommended is not None
+    chosen = answer.plans[answer.recommended]
+
+    text = run("plan", *eight, "--tokens", "15e9").out
+
+    assert f"{chosen.tokens_per_s_per_device.value:,.0f} tok/s/GPU" in text
+    assert f"MFU {chosen.mfu * 100:.0f} %" in text
+    assert chosen.run is not None
+    assert f"{chosen.run.device_hours.value:,.0f} GPU-h" in text
+
+
+def test_run_by_hand(run, eight):
+    answer = msgspec.json.decode(
+        run("plan", *eight, "--tokens", "15B", "--price", "2", "--country", "ES", "--json").out, type=Answer
+    )
+    plan, work = answer.plans[0], answer.workload
+    assert plan.run is not None
+    assert plan.run.cost_usd is not None
+
+    # 15e9 tokens / (global batch x sequence) steps; 8 devices at 2 USD an hour
+    steps = 15e9 / (work.global_batch * work.sequence_tokens)
+    assert plan.run.duration_s.value == pytest.approx(steps * plan.step_s.value, rel=1e-12)
+    assert plan.run.cost_usd.value == pytest.approx(plan.run.duration_s.value / 3600 * 8 * 2, rel=1e-12)
+    assert plan.run.co2e_kg is not None
+    assert answer.cluster.country == "ES"
+
+
+def test_what_nobody_gave_is_said(run, eight):
+    named = [each["name"] for each in json.loads(run("plan", *eight, "--json").out)["assumptions"]]
+    given = json.loads(run("plan", *eight, "--seq", "4096", "--global-batch", "64", "--json").out)
+
+    assert named == ["sequence", "global batch"]
+    assert given["assumptions"] == []
+
+
+def test_a_prime_number_of_devices_is_planned(run):
+    result = run("plan", "llama-3.1-8b", "--gpus", "1009", "--gpu", "h100-sxm", "--json")
+
+    assert result.code == 0
+    assert json.loads(result.out)["cluster"]["devices"] == 1009
+
+
+def test_nothing_fits_is_the_answer_no_with_remedies(run):
+    result = run("plan", "llama-3.1-70b", "--gpus", "4", "--gpu", "h100-sxm", "--json")
+    answer = msgspec.json.decode(result.out, type=Answer)
+
+    assert result.code == 1
+    assert answer.recommended is None
+    assert answer.plans == ()
+    assert answer.advice != ()
+    assert sum(answer.rejected.values()) > 0
+
+
+def test_without_a_number_of_devices_the_answer_says_how_few_and_how_many(run):
+    result = run("plan", "llama-3.1-8b", "--gpu", "h100-sxm", "--max-gpus", "64", "--json")
+    answer = msgspec.json.decode(result.out, type=Answer)
+
+    assert answer.scaling is not None
+    assert answer.scaling.fewest == answer.cluster.devices
+    assert answer.scaling.worth is not None
+    assert [point.devices for point in answer.scaling.points][-1] == 64
+
+
+def test_fixed_fields_stay(run, eight):
+    answer = msgspec.json.decode(run("plan", *eight, "--fix", "tp=2,4,zero=3", "--json").out, type=Answer)
+
+    assert {plan.plan["tp"] for plan in answer.plans} <= {2, 4}
+    assert {plan.plan["zero"] for plan in answer.plans} == {3}
+
+
+def test_fixing_what_no_plan_has_is_the_answer_no(run, eight):
+    result = run("plan", *eight, "--fix", "tp=3")
+
+    assert result.code == 1
+    assert "only plans with tp=3" in result.out
+
+
+def test_pareto_keeps_plans_that_no_other_beats(run, eight):
+    answer = msgspec.json.decode(run("plan", *eight, "--pareto", "--top", "50", "--json").out, type=Answer)
+    points = [(p.step_s.value, p.memory_bytes.value, p.simplicity_points) for p in answer.plans]
+
+    for number, own in enumerate(points):
+        beaten = any(all(a <= b for a, b in zip(o, own, strict=True)) and o != own for o in points)
+        assert not beaten or number == answer.recommended
+
+
+def test_output_holds_the_recommended_plan(run, eight, tmp_path: Path):
+    result = run("plan", *eight, "-o", "plan.json", "--json")
+    answer = json.loads(result.out)
+
+    written = json.loads((tmp_path / "plan.json").read_text())
+
+    assert written["schema"] == "escala/plan-file@1"
+    assert written["plan"] == answer["plans"][answer["recommended"]]["plan"]
+
+
+def test_nothing_is_written_without_output(run, eight, tmp_path: Path):
+    run("plan", *eight)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def test_output_that_cannot_be_written_is_one_line_and_leaves_nothing(run, eight, tmp_path: Path):
+    (tmp_path / "file").write_text("kept")
+
+    result = run("plan", *eight, "-o", "file/plan.json")
+
+    assert result.code == 2
+    assert result.err.startswith("error: file/plan.json cannot be written")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["file"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs a second file system")
+def test_a_failed_write_keeps_the_old_file(run, eight, tmp_path: Path, monkeypatch):
+    (tmp_path / "plan.json").write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    result = run("plan", *eight, "-o", "plan.json")
+
+    assert result.code == 2
+    assert "no space left on device" in result.err
+    assert (tmp_path / "plan.json").read_text() == "old"
+    assert [path.name for path in tmp_path.glob(".plan*")] == []
+
+
+def test_a_cache_that_cannot_be_written_is_a_note(run, eight, tmp_path: Path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ESCALA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+
+    result = run("plan", *eight)
+
+    assert result.code == 0
+    assert result.err.startswith("note: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gpus", "0"], "'0' is no whole number from 1 to 1,000,000"),
+        (["--gpus", "-8"], "'-8' is no whole number"),
+        (["--gpus", "2.5"], "'2.5' is no whole number"),
+        (["--gpus", "1e9"], "'1e9' is no whole number"),
+        (["--gpus", "1000000000"], "'1000000000' is no whole number"),
+        (["--gpus", "nan"], "'nan' is no whole number"),
+        (["--gpus", "٣"], "is no whole number"),
+        (["--gpus", "9" * 500], "is no whole number"),
+        (["--seq", "0"], "'0' is no whole number"),
+        (["--global-batch", "inf"], "'inf' is no whole number"),
+        (["--tokens", "nan"], "'nan' is no number"),
+        (["--tokens", "-1"], "'-1' is no number"),
+        (["--tokens", "many"], "write for example 15e9 or 15B"),
+        (["--tolerance", "2"], "'2' is no number from 0 to 1"),
+        (["--price", "-3"], "'-3' is no number from 0 to 100000"),
+        (["--pue", "0.5"], "'0.5' is no number from 1 to 5"),
+        (["--top", "0"], "'0' is no whole number"),
+        (["--gpu", "h100sxx"], "did you mean h100-sxm"),
+        (["--network", "fast"], "unknown network 'fast'"),
+        (["--precision", "bf61"], "unknown precision 'bf61': did you mean bf16?"),
+        (["--precision", "nvfp4"], "h100-sxm has no unit for nvfp4; choose"),
+        (["--method", "loar"], "did you mean lora?"),
+        (["--optimizer", "adam"], "did you mean adamw"),
+        (["--engine", "megatorn"], "unknown engine 'megatorn'"),
+        (["--objective", "money"], "choose time, cost, energy"),
+        (["--country", "Atlantis"], "unknown country 'Atlantis'"),
+        (["--lora-rank", "8"], "--lora-rank goes with --method lora"),
+        (["--fix", "tensor=2"], "unknown field to fix 'tensor'"),
+        (["--fix", "tp"], "names no field"),
+        (["--fix", "tp="], "is not allowed"),
+        (["--fix", "schedule=1f2b"], "did you mean 1f1b?"),
+        (["--fix", ""], "names no field"),
+        (["--cluster", "eos"], "--gpu and --cluster both describe the machine"),
+        (["--min-gpus", "4"], "give the number or the range"),
+    ],
+)
+def test_wrong_input_is_one_clear_line(run, eight, arguments: list[str], said: str):
+    result = run("plan", *eight, *arguments)
+
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("error: ")
+    assert said in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["llama-3.1-8c", "--gpus", "8", "--gpu", "h100-sxm"], "did you mean llama-3.1-8b"),
+        (["no/such/config.json", "--gpus", "8", "--gpu", "h100-sxm"], "does not exist"),
+        (["llama-3.1-8b", "--gpus", "8"], "no device is named"),
+        (["llama-3.1-8b", "--cluster", "no.toml"], "no.toml does not exist"),
+        (["llama-3.1-8b", "--cluster", "eso"], "unknown cluster 'eso'"),
+        (
+            ["llama-3.1-8b", "--gpu", "h100-sxm", "--min-gpus", "8", "--max-gpus", "4"],
+            "is above --max-gpus 4",
+        ),
+        (["bert-base", "--gpus", "1", "--gpu", "t4"], "t4 has no unit for bf16"),
+        (["", "--gpus", "1", "--gpu", "t4"], "unknown network ''"),
+    ],
+)
+def test_wrong_names_are_one_clear_line(run, arguments: list[str], said: str):
+    result = run("plan", *arguments)
+
+    assert result.code == 2
+    assert said in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [
+            "llama-3.1-8b",
+            "--gpus",
+            "8",
+            "--gpu",
+            "h100-sxm",
+            "--tokens",
+            "15e9",
+            "--price",
+            "3",
+            "--country",
+            "ES",
+        ],
+        ["llama-3.1-405b", "--gpus", "16384", "--gpu", "h100-sxm"],
+        ["mixtral-8x22b", "--gpus", "512", "--gpu", "h100-sxm", "--seq", "32768"],
+        ["llama-3.1-70b", "--gpus", "1", "--gpu", "h100-sxm"],
+        ["llama-3.1-70b", "--gpu", "h100-sxm", "--max-gpus", "64"],
+        ["resnet-50", "--gpus", "8", "--gpu", "a100-sxm-80gb", "--tokens", "100M"],
+        ["t5-3b", "--gpus", "8", "--gpu", "a100-sxm-80gb"],
+        ["bert-base", "--gpus", "1", "--gpu", "t4", "--precision", "fp16"],
+        ["llama-3.1-8b", "--cluster", "eos", "--pareto"],
+        ["qwen3-8b", "--gpus", "4", "--gpu", "a100-sxm-80gb", "--method", "lora"],
+    ],
+)
+def test_no_line_is_longer_than_80_columns(run, arguments: list[str]):
+    result = run("plan", *arguments)
+
+    assert result.longest <= 80
+    assert not any(line.endswith(" ") for line in result.out.splitlines())
+
+
+def test_narrow_terminals_are_kept_to(run, eight, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert run("plan", *eight).longest <= 60

@@ -1,0 +1,63 @@
+"""What is assumed where nothing is given; in tests of the report, since it is what people see first."""
+
+import pytest
+
+from escala.catalog import cluster_for
+from escala.catalog.networks import network
+from escala.errors import InvalidInput
+from escala.planning.defaults import Place, Question, answerable, at_site, default_batch
+
+
+@pytest.mark.parametrize(
+    ("sequence_tokens", "devices", "batch"),
+    [
+        (8192, 8, 128),  # 1 M / 8192 = 122: 8 replicas, 16 sequences each
+        (8192, 1, 128),
+        (2048, 1024, 512),  # 488 sequences: 256 replicas, 2 each
+        (8192, 7, 112),  # 7 replicas, 16 each
+        (8192, 1009, 1009),  # a prime: nothing but data parallelism divides it
+        (8192, 16384, 1024),  # a replica for every 16 devices
+    ],
+)
+def test_default_batch_by_hand(sequence_tokens: int, devices: int, batch: int):
+    assert default_batch(sequence_tokens, devices) == batch
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 6, 7, 12, 97, 1000, 1009, 4096, 999_983])
+def test_default_batch_can_be_dealt_to_the_devices(devices: int):
+    batch = default_batch(4096, devices)
+
+    assert any(
+        devices % replicas == 0 and devices // replicas <= 16
+        for replicas in range(1, batch + 1)
+        if batch % replicas == 0
+    )
+
+
+def test_sequence_is_the_context_of_the_network_up_to_8192():
+    problem, assumed = answerable(
+        Question(network=network("llama-3.1-8b"), cluster=cluster_for("h100-sxm", 8))
+    )
+
+    assert problem.workload.sequence_tokens == 8192
+    assert [each.option for each in assumed] == ["--seq", "--global-batch"]
+
+
+def test_image_networks_need_no_sequence():
+    problem, assumed = answerable(Question(network=network("resnet-50"), cluster=cluster_for("h100-sxm", 8)))
+
+    assert problem.workload.global_batch == 1024
+    assert [each.name for each in assumed] == ["global batch"]
+
+
+def test_a_device_without_the_unit_is_refused_with_those_it_has():
+    with pytest.raises(InvalidInput, match="t4 has no unit for bf16; choose fp32, fp16"):
+        answerable(Question(network=network("bert-base"), cluster=cluster_for("t4", 1)))
+
+
+def test_what_is_not_said_of_the_place_stays():
+    machines = cluster_for("h100-sxm", 8)
+
+    assert at_site(machines, Place()) == machines
+    assert at_site(machines, Place(pue=1.3)).site.pue == 1.3
+    assert at_site(machines, Place(price_usd=2.0, price_date="2026-11-30")).site.price_date == "2026-11-30"

@@ -1,0 +1,112 @@
+from dataclasses import fields
+
+import pytest
+
+from escala.catalog import cluster_for
+from escala.catalog.networks import network
+from escala.model.explain import TERMS
+from escala.model.plan import Plan, Schedule
+from escala.model.steptime import StepTime
+from escala.planning.defaults import Question, answerable
+from escala.planning.search import search
+from escala.planning.space import SpaceLimits
+from escala.report.front import on_front
+from escala.report.plan_view import plan_view
+from escala.report.problem_view import times
+from escala.report.reasons import against, difference, techniques
+from escala.report.view import Asked
+
+
+@pytest.fixture(scope="module")
+def asked() -> Asked:
+    machines = cluster_for("h100-sxm", 8)
+    problem, assumed = answerable(
+        Question(network=network("llama-3.1-8b"), cluster=machines, total_tokens=1e10)
+    )
+    limits = SpaceLimits()
+    return Asked(problem=problem, limits=limits, found=search(problem, limits, top=30), assumed=assumed)
+
+
+def test_rate_is_tokens_of_a_step_over_seconds_and_devices(asked: Asked):
+    ranking = asked.found.ranking
+    assert ranking is not None
+
+    view = plan_view(asked.problem, ranking, 0, rank=1)
+
+    # 128 sequences of 8,192 tokens on 8 devices
+    assert view.tokens_per_s_per_device.value == pytest.approx(128 * 8192 / 8 / view.step_s.value, rel=1e-12)
+
+
+def test_interval_is_the_value_times_and_over_the_ratio(asked: Asked):
+    ratio = asked.problem.assumptions.interval_ratio
+
+    interval = times(10.0, asked.problem)
+
+    assert (interval.low, interval.value, interval.high) == (10.0 / ratio, 10.0, 10.0 * ratio)
+
+
+def test_slowest_step_is_the_lowest_rate(asked: Asked):
+    ranking = asked.found.ranking
+    assert ranking is not None
+    view = plan_view(asked.problem, ranking, 0, rank=1)
+
+    assert view.tokens_per_s_per_device.low * view.step_s.high == pytest.approx(
+        view.tokens_per_s_per_device.value * view.step_s.value, rel=1e-12
+    )
+
+
+def test_without_price_and_country_money_and_carbon_are_unknown(asked: Asked):
+    ranking = asked.found.ranking
+    assert ranking is not None
+    view = plan_view(asked.problem, ranking, 0, rank=1)
+
+    assert (view.cost, view.co2e_kg) == (None, None)
+    assert view.energy_j_per_step is not None
+    assert view.energy_j_per_step > 0
+
+
+def test_every_term_has_a_title():
+    assert {field.name for field in fields(StepTime)} == set(TERMS)
+
+
+@pytest.mark.parametrize(
+    ("value", "reference", "said"),
+    [
+        (1.02, 1.0, "2 % slower"),
+        (0.9, 1.0, "10 % faster"),
+        (1.0001, 1.0, "as fast"),
+        (1.005, 1.0, "0.5 % slower"),
+    ],
+)
+def test_differences_in_words(value: float, reference: float, said: str):
+    assert difference(value, reference) == said
+
+
+def test_a_plan_is_named_by_what_it_uses():
+    plan = Plan(
+        dp=2, zero=3, shard=2, reshard=True, tp=4, pp=2, schedule=Schedule.INTERLEAVED, virtual_stages=2
+    )
+
+    assert techniques(plan) == ("FSDP", "TP", "PP", "interleaving")
+    assert techniques(Plan()) == ()
+
+
+def test_the_reason_names_what_is_added_and_the_term_that_grows():
+    plain = dict.fromkeys(TERMS, 0.0)
+    best, other = {**plain, "matmul_s": 10.0}, {**plain, "matmul_s": 10.0, "bubble_s": 1.0}
+
+    said = against(Plan(pp=2, schedule=Schedule.ONE_F_ONE_B), other, Plan(dp=2), best)
+
+    assert said == "10 % slower; adds PP; +1 s pipeline bubble"
+
+
+def test_the_front_holds_the_fastest_the_leanest_and_the_choice(asked: Asked):
+    before, after = asked.found.ranking, on_front(asked, 30).found
+    assert before is not None
+    assert after.ranking is not None
+
+    assert float(after.ranking.step_s.min()) == float(before.step_s.min())
+    assert float(after.ranking.memory.needed_bytes.min()) == float(before.memory.needed_bytes.min())
+    assert after.recommended is not None
+    assert asked.found.recommended is not None
+    assert after.ranking.plans[after.recommended] == before.plans[asked.found.recommended]
