@@ -1,7 +1,7 @@
 """The whole prediction for many plans: memory, step time, energy, utilisation, reject bits. Wiring only."""
 
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from escala.model.layers import (
 from escala.model.memory import (
     Memory,
     Verdict,
+    early_gradients,
     least_running_bytes,
     logits_bytes,
     memory,
@@ -107,37 +108,57 @@ def time_of(problem: Problem, plans: Plans) -> StepTime:
     )
 
 
-def least_state_bytes(problem: Problem, plans: Plans) -> F64:
-    """States of the average pipeline rank; no rank's maximum is below it, however layers are dealt."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeastStates:
+    """States of the average pipeline rank: no rank's maximum is below it, however layers are dealt."""
+
+    lasting_bytes: F64
+    gradients_bytes: F64
+
+    def take(self, rows: Any) -> "LeastStates":
+        """The states of the given rows."""
+        return LeastStates(lasting_bytes=self.lasting_bytes[rows], gradients_bytes=self.gradients_bytes[rows])
+
+
+def least_states(problem: Problem, plans: Plans) -> LeastStates:
+    """Weights, optimizer state and gradients of the average rank of every plan."""
     first, group = distinct([getattr(plans, name) for name in STATE_COLUMNS])
     few = plans.take(first)
     pairs = mean_slots(problem.workload.network, few)
-    return state_bytes(problem, few, pairs, shards(problem.workload, few, pairs))[group]
+    lasting, gradients = state_bytes(problem, few, pairs, shards(problem.workload, few, pairs))
+    return LeastStates(lasting_bytes=lasting[group], gradients_bytes=gradients[group])
 
 
-def least_bytes(problem: Problem, plans: Plans, states: F64) -> F64:
+def least_bytes(problem: Problem, plans: Plans, states: LeastStates) -> F64:
     """Memory that every way to run a plan needs at least: the average pipeline rank, fully recomputed.
 
-    States + one micro-batch of checkpoints + logits, with slack.
+    At the loss: states + one micro-batch of checkpoints + logits; at the step: states and gradients.
     """
     first, group = distinct([getattr(plans, name) for name in (*KEPT_COLUMNS, "pp", "fused_loss")])
     few = plans.take(first)
     pairs = mean_slots(problem.workload.network, few)
     running = least_running_bytes(problem, few, pairs, kept_layers(problem, few))[group]
-    return with_slack(problem, states, running)
+    at_loss = with_slack(problem, _states_at_loss(problem, plans, states), running)
+    at_step = with_slack(problem, states.lasting_bytes + states.gradients_bytes, np.zeros(len(plans)))
+    return np.maximum(at_loss, at_step)
 
 
-def least_s(problem: Problem, plans: Plans, states: F64, limit_bytes: float) -> F64:
+def _states_at_loss(problem: Problem, plans: Plans, states: LeastStates) -> F64:
+    early = early_gradients(problem, plans)
+    return states.lasting_bytes + np.where(early, states.gradients_bytes, 0.0)
+
+
+def least_s(problem: Problem, plans: Plans, states: LeastStates, limit_bytes: float) -> F64:
     """Seconds that every pipeline and sharding of a cell needs at least: the average rank's work.
 
     Layers and ends, and what must be recomputed at least so that the average rank stays inside the limit: the
-    share of layers that makes room, or selective recompute where that makes enough. `states` are the least
-    state bytes of each plan.
+    share of layers that makes room, or selective recompute where that makes enough.
     """
     each, pairs = timed_layers(problem, plans), mean_slots(problem.workload.network, plans)
     ends_s = (head_s(problem, plans) + embedding_s(problem, plans)) / plans.pp
     layers_s = _over(pairs, [t.forward_s + t.backward_s for t in each])
-    again_s = _least_recompute_s(problem, plans, pairs, each, room_bytes(problem, states, limit_bytes))
+    room = room_bytes(problem, _states_at_loss(problem, plans, states), limit_bytes)
+    again_s = _least_recompute_s(problem, plans, pairs, each, room)
     return np.asarray((layers_s + ends_s + again_s) * plans.micro_batches, np.float64)
 
 

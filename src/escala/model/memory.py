@@ -10,7 +10,7 @@ from enum import IntEnum
 import numpy as np
 
 from escala.model.activations import Kept
-from escala.model.columns import F64, I64
+from escala.model.columns import F64, I64, Bool
 from escala.model.network import Head, Stack
 from escala.model.plan import Compile, Plans, Recompute
 from escala.model.problem import Problem
@@ -102,11 +102,28 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
 
     `layers` has the kept bytes of each kind of layer, one row a plan.
     """
-    kinds = _kinds(problem, plans, pairs, parts, layers)
-    phases = _phases(problem, plans, pairs, parts, kinds)
+    flights = in_flight(plans, pairs)
+    kinds = _kinds(problem, plans, pairs, parts, activation_bytes(plans, pairs, layers, flights))
+    phases = _phases(problem, plans, pairs, kinds, flights)
     peak = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
-    worst = first_of_largest(peak, pairs)
-    return _assemble(problem, plans, pairs, kinds, phases, peak, worst)
+    static = _static_bytes(problem, plans, pairs, kinds, phases, peak)
+    needed = with_slack(problem, static, peak - static)
+    worst = first_of_largest(needed, pairs)
+    return _assemble(problem, plans, pairs, kinds, phases, peak, needed, worst)
+
+
+def early_gradients(problem: Problem, plans: Plans) -> Bool:
+    """Plans whose gradients already exist when the loss is computed: accumulated, or kept by the engine."""
+    return np.asarray((plans.micro_batches > 1) | problem.engine.memory.keeps_gradients)
+
+
+def _static_bytes(
+    problem: Problem, plans: Plans, pairs: Slots, kinds: MemoryKinds, phases: Phases, peak: F64
+) -> F64:
+    """States that exist at the peak: gradients only when they came before the loss or it is not the peak."""
+    without = kinds.weights_bytes + kinds.optimizer_bytes
+    at_loss = (phases.loss_bytes >= peak) & ~early_gradients(problem, plans)[pairs.row]
+    return np.where(at_loss, without, without + kinds.gradients_bytes)
 
 
 def first_of_largest(values: F64, pairs: Slots) -> I64:
@@ -116,20 +133,21 @@ def first_of_largest(values: F64, pairs: Slots) -> I64:
     return np.asarray(np.minimum.reduceat(index, pairs.first), np.int64)
 
 
-def _kinds(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> MemoryKinds:
-    activations, working = activation_bytes(plans, pairs, layers)
+def _kinds(
+    problem: Problem, plans: Plans, pairs: Slots, parts: Shards, activations: tuple[F64, F64]
+) -> MemoryKinds:
     return MemoryKinds(
         **states(problem, plans, pairs, parts),
         gathered_bytes=gathered_bytes(problem, plans, pairs, parts),
-        activations_bytes=activations,
+        activations_bytes=activations[0],
         logits_bytes=logits_bytes(problem, plans, pairs),
-        working_bytes=working,
+        working_bytes=activations[1],
         buckets_bytes=bucket_bytes(problem, plans, pairs, parts),
         step_bytes=step_bytes(problem, plans, pairs, parts),
     )
 
 
-def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept]) -> tuple[F64, F64]:
+def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F64) -> tuple[F64, F64]:
     """Kept activations of all micro-batches in flight, and the working set of the layer being recomputed.
 
     Recomputed layers keep a checkpoint. FIRST_LAYERS recomputes that many layers of each rank, in the
@@ -146,7 +164,7 @@ def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept]) -> tuple[F6
         total = total + count * of_layer
         busy = np.where((recomputed > 0) | selective, layer.working_bytes[take], 0.0)
         working = np.maximum(working, np.where(count > 0, busy, 0.0))
-    return total * in_flight(plans, pairs), working
+    return total * flights, working
 
 
 def recompute_share(plans: Plans, pairs: Slots) -> F64:
@@ -184,13 +202,12 @@ def head_tokens(problem: Problem, plans: Plans, stack: Stack, head: Head) -> F64
     return samples * (stack.tokens or problem.workload.sequence_tokens) / plans.cp
 
 
-def _phases(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, kinds: MemoryKinds) -> Phases:
+def _phases(problem: Problem, plans: Plans, pairs: Slots, kinds: MemoryKinds, flights: F64) -> Phases:
     states = kinds.weights_bytes + kinds.optimizer_bytes
-    accumulates = (plans.micro_batches[pairs.row] > 1) | problem.engine.memory.keeps_gradients
-    early = np.where(accumulates, kinds.gradients_bytes, 0.0)
+    early = np.where(early_gradients(problem, plans)[pairs.row], kinds.gradients_bytes, 0.0)
     running = states + kinds.gathered_bytes + kinds.buckets_bytes
     loss = running + early + kinds.activations_bytes + kinds.logits_bytes
-    held = kinds.activations_bytes * _after_loss(plans, pairs)
+    held = kinds.activations_bytes * _after_loss(pairs, flights)
     backward = running + kinds.gradients_bytes + held + kinds.working_bytes
     return Phases(
         load_bytes=kinds.weights_bytes,
@@ -202,41 +219,48 @@ def _phases(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, kinds: 
     )
 
 
-def _after_loss(plans: Plans, pairs: Slots) -> F64:
+def _after_loss(pairs: Slots, flights: F64) -> F64:
     """Share of the activations still held when the last layers of one micro-batch have run backward.
 
     Without recompute one layer of the running micro-batch is free again; checkpoints stay until the end.
     """
     layers = np.maximum(pairs.layers, 1.0)
-    return 1.0 - 1.0 / (layers * np.maximum(in_flight(plans, pairs), 1.0))
+    return np.asarray(1.0 - 1.0 / (layers * np.maximum(flights, 1.0)), np.float64)
 
 
 def _assemble(
-    problem: Problem, plans: Plans, pairs: Slots, kinds: MemoryKinds, phases: Phases, peak: F64, worst: I64
+    problem: Problem,
+    plans: Plans,
+    pairs: Slots,
+    kinds: MemoryKinds,
+    phases: Phases,
+    peak: F64,
+    needed: F64,
+    worst: I64,
 ) -> Memory:
-    engine, known = problem.engine.memory, problem.assumptions
     own = MemoryKinds(**{name: getattr(kinds, name)[worst] for name in MemoryKinds.__slots__})
-    each = Phases(
-        **{name: np.maximum.reduceat(getattr(phases, name), pairs.first) for name in Phases.__slots__}
-    )
-    allocated = peak[worst]
-    static = np.minimum(own.weights_bytes + own.gradients_bytes + own.optimizer_bytes, allocated)
-    needed = with_slack(problem, static, allocated - static)
-    slacked = needed - known.reserve_bytes
-    capacity = problem.accelerator.memory_bytes
-    verdict = np.where(needed > known.full_share * capacity, Verdict.DOES_NOT_FIT, Verdict.FITS)
-    risky = (needed > known.risky_share * capacity) & (verdict == Verdict.FITS)
+    each = Phases(**{name: getattr(phases, name)[worst] for name in Phases.__slots__})
+    allocated, need = peak[worst], needed[worst]
+    held = need - problem.assumptions.reserve_bytes + _stranded(problem, plans, own, each, allocated)
     return Memory(
         kinds=own,
         phases=each,
         allocated_bytes=allocated,
-        reserved_bytes=slacked + _stranded(problem, plans, own, each, allocated),
-        device_bytes=slacked + _stranded(problem, plans, own, each, allocated) + engine.context_bytes,
-        needed_bytes=needed,
+        reserved_bytes=held,
+        device_bytes=held + problem.engine.memory.context_bytes,
+        needed_bytes=need,
         host_bytes=host_bytes(problem, plans),
         rank=pairs.rank[worst],
-        verdict=np.where(risky, Verdict.RISKY, verdict).astype(np.int64),
+        verdict=verdict(problem, need),
     )
+
+
+def verdict(problem: Problem, needed_bytes: F64) -> I64:
+    """Fits up to a share of the capacity, risky up to another, does not fit above; see assumptions."""
+    known, capacity = problem.assumptions, problem.accelerator.memory_bytes
+    fits = np.where(needed_bytes > known.risky_share * capacity, Verdict.RISKY, Verdict.FITS)
+    none = needed_bytes > known.full_share * capacity
+    return np.where(none, Verdict.DOES_NOT_FIT, fits).astype(np.int64)
 
 
 def _stranded(problem: Problem, plans: Plans, kinds: MemoryKinds, phases: Phases, allocated: F64) -> F64:

@@ -28,10 +28,10 @@ STATE_COLUMNS: Final = (
 )
 
 
-def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Weights, gradients and optimizer state of every pair. Shape (pairs,)."""
+def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> tuple[F64, F64]:
+    """Weights and optimizer state of every pair, and its gradients. Shapes (pairs,)."""
     held = states(problem, plans, pairs, parts)
-    return held["weights_bytes"] + held["gradients_bytes"] + held["optimizer_bytes"]
+    return held["weights_bytes"] + held["optimizer_bytes"], held["gradients_bytes"]
 
 
 def per_rank(plans: Plans, pairs: Slots, dense: F64, expert: F64, from_stage: int) -> F64:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, I64, Bool
-from escala.model.estimate import least_bytes, least_s, least_state_bytes
+from escala.model.estimate import LeastStates, least_bytes, least_s, least_states
 from escala.model.memory import Verdict
 from escala.model.plan import Plans
 from escala.model.problem import Problem
@@ -38,14 +38,14 @@ class Frontier:
         possible = self._affordable(table, states)
         lost = np.bincount(owner[~possible], minlength=len(every))
         table, cuts = table[possible], np.searchsorted(owner[possible], np.arange(1, len(every)))
-        mine, seconds = np.split(table, cuts), np.split(self._least_s(table, states[possible]), cuts)
+        mine, seconds = np.split(table, cuts), np.split(self._least_s(table, states.take(possible)), cuts)
         order = np.argsort([least.min(initial=np.inf) for least in seconds], kind="stable")
         for i in order:
             yield every[i], mine[i], seconds[i], int(lost[i])
 
-    def may_fit(self, plans: Plans, states_bytes: F64) -> Bool:
+    def may_fit(self, plans: Plans, states: LeastStates) -> Bool:
         """Plans whose least memory does not exceed what the accepted verdict allows."""
-        return np.asarray(least_bytes(self.problem, plans, states_bytes) <= self.limit_bytes)
+        return np.asarray(least_bytes(self.problem, plans, states) <= self.limit_bytes)
 
     @property
     def limit_bytes(self) -> float:
@@ -59,7 +59,7 @@ class Frontier:
         some = fill(columns, len(columns["dp"]), self.limits.precision)
         return finished(self.problem, self.limits, some)
 
-    def _least_states(self, every: list[Group], tables: list[I64]) -> F64:
+    def _least_states(self, every: list[Group], tables: list[I64]) -> LeastStates:
         """For every cell, the states of its average rank under the leanest sharding of its group."""
         rows = [
             (g.dp, g.tp, g.pp, g.cp, ep, etp, *mode)
@@ -68,19 +68,22 @@ class Frontier:
             for mode in g.modes
         ]
         columns = dict(zip(STATE_FIELDS, np.array(rows, np.int64).T, strict=True))
-        states = least_state_bytes(self.problem, self.plans(columns))
+        states = least_states(self.problem, self.plans(columns))
         modes = [len(g.modes) for g in every for _ in g.experts]
-        least = np.minimum.reduceat(states, np.concatenate(([0], np.cumsum(modes)[:-1])))
+        begin = np.concatenate(([0], np.cumsum(modes)[:-1]))
         repeats = [len(t) // len(g.experts) for g, t in zip(every, tables, strict=True) for _ in g.experts]
-        return np.repeat(least, repeats)
+        return LeastStates(
+            lasting_bytes=np.repeat(np.minimum.reduceat(states.lasting_bytes, begin), repeats),
+            gradients_bytes=np.repeat(np.minimum.reduceat(states.gradients_bytes, begin), repeats),
+        )
 
-    def _affordable(self, table: I64, states_bytes: F64) -> Bool:
-        parts = [self.may_fit(plans, states_bytes[rows]) for rows, plans in self._chunks(table)]
+    def _affordable(self, table: I64, states: LeastStates) -> Bool:
+        parts = [self.may_fit(plans, states.take(rows)) for rows, plans in self._chunks(table)]
         return np.concatenate(parts)
 
-    def _least_s(self, table: I64, states_bytes: F64) -> F64:
+    def _least_s(self, table: I64, states: LeastStates) -> F64:
         parts = [
-            least_s(self.problem, plans, states_bytes[rows], self.limit_bytes)
+            least_s(self.problem, plans, states.take(rows), self.limit_bytes)
             for rows, plans in self._chunks(table)
         ]
         return np.concatenate(parts) if parts else np.empty(0)

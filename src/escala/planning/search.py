@@ -16,7 +16,7 @@ import numpy as np
 
 from escala.model.columns import F64, I64
 from escala.model.energy import footprint
-from escala.model.estimate import Estimate, estimate, least_state_bytes, time_of
+from escala.model.estimate import Estimate, estimate, least_states, time_of
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -140,7 +140,7 @@ class _Search:
     def _evaluate(self, waiting: list[dict[str, I64]]) -> None:
         columns = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
         plans = self.frontier.plans(columns)
-        possible = self.frontier.may_fit(plans, least_state_bytes(self.problem, plans))
+        possible = self.frontier.may_fit(plans, least_states(self.problem, plans))
         self._reject(TOO_BIG, plans.take(~possible))
         plans = plans.take(possible)
         for begin in range(0, len(plans), CHUNK_ROWS):
