@@ -117,7 +117,7 @@ class EngineMemory:
 class Engine:
     """A framework generation: name, versions, what it costs in time and in memory, and what it cannot do.
 
-    `rejects` names abilities that it lacks (for example "zero-bubble-v", "hsdp"); see `rejects.ABILITIES`.
+    `lacks` names abilities that it does not have (for example "zero-bubble-v", "hsdp"); see `rejects.needs`.
     """
 
     name: str

@@ -205,9 +205,10 @@ def _sharding(plans: Plans) -> dict[Reject, Bool]:
 
 
 def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
+    needed = needs(problem, plans)
     broken = np.zeros(len(plans), np.bool_)
     for ability in problem.engine.lacks:
-        broken |= uses(problem, plans, ability)
+        broken |= needed[ability]
     later = (plans.offload_optimizer + plans.offload_params + plans.offload_activations) != Offload.NONE
     later |= plans.local_steps > 1
     no_unit = np.array([not _has_unit(problem.accelerator, r.peak, r.high_peak) for r in RECIPES])
@@ -233,11 +234,11 @@ def _draws_too_much(problem: Problem) -> bool:
     return total > (site.power_limit_w or np.inf) or rack > (site.rack_power_limit_w or np.inf)
 
 
-def uses(problem: Problem, plans: Plans, ability: str) -> Bool:
-    """Plans that need an ability which an engine may lack, by its name in the engine record."""
+def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
+    """Plans that need each ability which an engine may lack, by its name in the engine record."""
     layers, stages = problem.workload.network.layers, plans.pp * plans.virtual_stages
     uneven = (plans.split != Split.EVEN) | (layers % stages != 0)
-    table: dict[str, Bool] = {
+    return {
         "tp": plans.tp > 1,
         "pp": plans.pp > 1,
         "cp": plans.cp > 1,
@@ -265,4 +266,3 @@ def uses(problem: Problem, plans: Plans, ability: str) -> Bool:
         "fp8": np.array([r.is_scaled for r in RECIPES])[plans.precision],
         "micro-batches": (plans.micro_batches > 1) & (plans.pp == 1),
     }
-    return table[ability]

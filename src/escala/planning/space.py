@@ -204,7 +204,7 @@ def _members(domain_devices: int, tp: int, replicas: int) -> int:
 
 
 def _sharding_needs(zero: int, reshard: bool, part: bool, many: bool, model: bool, piped: bool) -> set[str]:
-    """Abilities that a sharding mode needs of the engine; the names are those of `model.rejects.uses`."""
+    """Abilities that a sharding mode needs of the engine; the names are those of `model.rejects.needs`."""
     needs = {
         "ddp": zero == 0 and many,
         "zero-1": zero == 1,
