@@ -67,7 +67,7 @@ def test_values_without_a_name_belong_to_the_field_before():
     ],
 )
 def test_wrong_words_are_refused_with_a_hint(keys: dict, said: str):
-    with pytest.raises(InvalidInput, match="file: plan|unknown") as caught:
+    with pytest.raises(InvalidInput, match=r"file: plan|unknown") as caught:
         plan_of(keys, "file: plan")
 
     assert said in str(caught.value)

@@ -48,7 +48,7 @@ def print_title(console: Console, given: Explained) -> None:
     what: list[Chunk] = [
         work.network,
         f"{work.method}, {work.precision}, {work.optimizer}",
-        "" if work.sample == "images" else f"sequence {count(work.sequence_tokens)}",
+        "" if work.sample == "images" else f"seq {count(work.sequence_tokens)}",
         f"batch {count(work.global_batch)}",
         f"{count(cluster.devices)} × {cluster.accelerator}",
         f"engine {given.engine}",
@@ -128,10 +128,8 @@ def print_others(console: Console, given: Explained) -> None:
     """The plan beside the recommended one, and every technique beside that."""
     put(console, Text("Why not the others", style=STRONG))
     if given.plan.why != "recommended" and given.recommended_title:
-        beside = (
-            f"this plan is {given.plan.why.replace('; ', ', ')}; recommended is {given.recommended_title}"
-        )
-        put(console, beside, indent=2)
+        put(console, f"this plan: {given.plan.why}", indent=2)
+        put(console, f"recommended: {given.recommended_title}", indent=2)
     table = table_of(console, (("", "left"), ("", "text")))
     for each in given.families:
         table.add_row(Text(each.title, style="" if each.step_s else QUIET), _family(each))

@@ -51,7 +51,7 @@ def print_header(console: Console, given: Answer) -> None:
         Text(work.network, style=STRONG),
         f"{short(work.parameters)} parameters{active}",
         f"{method}, {work.precision}, {work.optimizer}",
-        "" if work.sample == "images" else f"sequence {count(work.sequence_tokens)}",
+        "" if work.sample == "images" else f"seq {count(work.sequence_tokens)}",
         f"batch {count(work.global_batch)}",
     ]
     where: list[Chunk] = [
@@ -153,7 +153,7 @@ def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
     numbers.append(bar(memory.value / memory.capacity), style=VERDICT_STYLES[plan.verdict])
     apart(console, Text(layout, style=style), numbers, indent=INDENT, label=f"{plan.rank:>3}")
     quiet = Text(" · ".join(settings), style=QUIET)
-    why = Text(plan.why.replace("; ", ", "), style="green" if is_chosen else "")
+    why = Text(plan.why, style="green" if is_chosen else "")
     for line in flow([quiet, why], width_of(console) - INDENT, "   "):
         put(console, line, indent=INDENT)
 

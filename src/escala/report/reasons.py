@@ -54,4 +54,5 @@ def against(plan: Plan, terms_s: Mapping[str, float], best: Plan, best_terms_s: 
 def _grown(terms_s: Mapping[str, float], best_terms_s: Mapping[str, float]) -> list[str]:
     name = max(terms_s, key=lambda term: terms_s[term] - best_terms_s[term])
     grown_s = terms_s[name] - best_terms_s[name]
-    return [f"+{seconds(grown_s)} {TERMS[name][0]}"] if grown_s > 0 else []
+    title = TERMS[name][0].removesuffix(", exposed")
+    return [f"+{seconds(grown_s)} {title}"] if grown_s > 0 else []

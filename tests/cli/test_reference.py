@@ -1,0 +1,40 @@
+"""docs/reference/cli.md names every option and every field that a document has."""
+
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from escala.catalog.facts import Fact
+from escala.cli.app import VERBS
+from escala.report import answer, catalog_view, doctor, explain_view
+from escala.report.planwords import FIXABLE
+
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+RECORDS = [
+    value
+    for module in (answer, explain_view, catalog_view, doctor)
+    for value in vars(module).values()
+    if isinstance(value, type)
+    and value.__module__ == module.__name__
+    and hasattr(value, "__dataclass_fields__")
+]
+
+
+@pytest.mark.parametrize("record", [*RECORDS, Fact], ids=lambda record: record.__name__)
+def test_every_field_of_a_document_is_described(record: type):
+    assert [field.name for field in fields(record) if f"`{field.name}`" not in TEXT] == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_is_described(verb: str):
+    command: click.Command = import_module(f"escala.cli.{verb}").command
+    names = [name for option in command.params for name in option.opts if name.startswith("--")]
+
+    assert [name for name in names if name not in TEXT] == []
+
+
+def test_every_field_that_can_be_fixed_is_listed():
+    assert all(name in TEXT for name in FIXABLE)
