@@ -29,7 +29,7 @@ from escala.model.plan import (
     Split,
 )
 from escala.model.problem import Problem
-from escala.model.rejects import REASONS, Reject, describe, rejects, uses
+from escala.model.rejects import REASONS, Reject, describe, needs, rejects
 from escala.model.workload import Workload
 
 
@@ -248,7 +248,7 @@ ABILITIES = {
 def test_an_ability_is_used_by_the_plan_that_needs_it_and_not_by_a_single_device(ability, plan):
     problem = problem_of(MIXTURE, plan)
 
-    used = uses(problem, Plans.of([plan, Plan()]), ability)
+    used = needs(problem, Plans.of([plan, Plan()]))[ability]
 
     assert used.tolist() == [True, ability == "ddp"]
 
@@ -258,4 +258,4 @@ def test_engines_lack_only_abilities_that_rules_know(name):
     problem = problem_of(DENSE, Plan())
 
     for ability in catalog.engine(name).lacks:
-        assert uses(problem, Plans.of(Plan()), ability).shape == (1,)
+        assert needs(problem, Plans.of(Plan()))[ability].shape == (1,)

@@ -14,6 +14,9 @@ from escala.model.cluster import Cluster
 from escala.model.columns import F64, I64, doublings
 from escala.model.plan import AXES, PLACEMENTS, Plans
 
+# All-reduce inside the switch (NVLS) pays from 5 ranks on an H200 node; below, NCCL runs its ring.
+# Source: nccl-tests on 8 H200, Bekman, Machine Learning Engineering, network chapter (2026-08)
+IN_NETWORK_RANKS: Final = 5
 _POSITION: Final = np.array([[order.split("-").index(axis) for axis in AXES] for order in PLACEMENTS])
 
 
@@ -68,7 +71,8 @@ def wire(
     """Speed and latency that a group of `ranks` over `axes` finds on the links that it crosses.
 
     Speed = the smallest over the crossed levels of (ranks inside the domain below) * port speed /
-    oversubscription * efficiency. Latency = sum over levels of link latency * log2(domains joined).
+    oversubscription * efficiency; switches that reduce help from a few ranks on. Latency = sum over levels of
+    link latency * log2(domains joined).
     `thinning` divides the members inside a domain when the group takes only every n-th rank of its axes.
     """
     step = np.ones(len(plans), np.int64) if thinning is None else thinning
@@ -82,7 +86,9 @@ def wire(
         crossed = here > below
         port = below * link.bytes_per_s / link.oversubscription if level else np.float64(link.bytes_per_s)
         gather = np.where(crossed, np.minimum(gather, port * link.gather_efficiency), gather)
-        reduce = np.where(crossed, np.minimum(reduce, port * link.reduce_efficiency), reduce)
+        ringed = link.reduces_in_network & (here < IN_NETWORK_RANKS * below)
+        share = np.where(ringed, link.gather_efficiency, link.reduce_efficiency)
+        reduce = np.where(crossed, np.minimum(reduce, port * share), reduce)
         latency = latency + np.where(crossed, link.latency_s * doublings(here / below), 0.0)
         below = here
         inside = here if level == 0 else inside

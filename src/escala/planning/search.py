@@ -46,8 +46,9 @@ class Found:
     """Result of a search: counts, the ranking, the recommendation, and the best of every family.
 
     `considered` counts the plans of the space, `estimated` those whose seconds were computed, `feasible`
-    those of them that fit, `rejected` plans by reason. `ranking` has the best plan of each layout, best
-    first; `recommended` is the row of the simplest within `tolerance` of the best. `families` maps a family
+    those of them that fit, `rejected` plans by reason. `ranking` has the best plan of each of the
+    best layouts, and the recommended one, best first; `recommended` is the row of the simplest within
+    `tolerance` of the best. `families` maps a family
     to its best plan, or None when it has none that fits. `is_risky` says that nothing fits with a margin.
     """
 
@@ -157,7 +158,7 @@ class _Search:
         self._reject(TOO_SLOW, plans.take(~useful))
         self.estimated += len(plans)
         those, lost = self.fitting.of(plans.take(useful))
-        self.rejected[TOO_BIG] += lost
+        self._reject(TOO_BIG, lost)
         if those is not None:
             self.feasible += len(those)
             self.pool.add(those, self._values(those))

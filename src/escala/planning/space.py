@@ -101,8 +101,11 @@ def groups(problem: Problem, limits: SpaceLimits) -> list[Group]:
             continue
         dp = devices // (tp * cp * pp)
         if batch % dp == 0 and limits.keep("dp", (dp,)):
-            group = _group(problem, limits, dp, tp, pp, cp)
-            found += [group] if group.ways else []
+            every = tuple(_expert_degrees(problem, limits, dp * cp * tp, tp))
+            # engines tell plans with and without expert parallelism apart
+            for experts in (tuple(e for e in every if e[0] == 1), tuple(e for e in every if e[0] > 1)):
+                group = _group(problem, limits, (dp, tp, pp, cp), experts)
+                found += [group] if group.ways else []
     return found
 
 
@@ -148,7 +151,14 @@ def _tensor_sizes(problem: Problem) -> set[int]:
     return sizes
 
 
-def _group(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> Group:
+def _group(
+    problem: Problem,
+    limits: SpaceLimits,
+    degrees: tuple[int, int, int, int],
+    experts: tuple[tuple[int, int], ...],
+) -> Group:
+    dp, tp, pp, cp = degrees
+    is_split = tp * pp > 1 or any(ep > 1 for ep, _ in experts)
     per_rank = problem.workload.global_batch // dp
     sizes = limits.keep("micro_batch", tuple(d for d in divisors(per_rank) if d <= MAX_MICRO_BATCH))
     micro = tuple((each, per_rank // each) for each in sizes)
@@ -159,8 +169,8 @@ def _group(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp:
         tp=tp,
         pp=pp,
         cp=cp,
-        experts=tuple(_expert_degrees(problem, limits, dp * cp * tp, tp)),
-        modes=tuple(_modes(problem, limits, dp, tp, pp, cp)),
+        experts=experts,
+        modes=tuple(_modes(problem, limits, degrees, is_split)),
         orders=_orders(problem, limits, dp, tp, pp, cp),
         micro=micro,
         sequence=_sequence_choices(problem, limits, tp, cp),
@@ -181,9 +191,10 @@ def _expert_degrees(problem: Problem, limits: SpaceLimits, ranks: int, tp: int) 
 
 
 def _modes(
-    problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int
+    problem: Problem, limits: SpaceLimits, degrees: tuple[int, int, int, int], is_split: bool
 ) -> Iterator[tuple[int, int, int]]:
     """ZeRO stage, resharding, shard group: none to full; HSDP groups fill link domains."""
+    dp, tp, pp, cp = degrees
     replicas, modes = dp * cp, [(0, 0, 1)]
     if replicas > 1:
         modes += [(1, 0, replicas), (2, 0, replicas)]
@@ -191,7 +202,7 @@ def _modes(
         for shard in sorted({replicas, *inside} - {1}, reverse=True):
             modes += [(3, 0, shard), (3, 1, shard)]
     for zero, reshard, shard in modes:
-        needs = _sharding_needs(zero, bool(reshard), shard < replicas, replicas > 1, tp * pp > 1, pp > 1)
+        needs = _sharding_needs(zero, bool(reshard), shard < replicas, replicas > 1, is_split, pp > 1)
         kept = (limits.keep(n, (v,)) for n, v in (("zero", zero), ("reshard", reshard), ("shard", shard)))
         if not needs & set(problem.engine.lacks) and all(kept):
             yield zero, reshard, shard

@@ -56,8 +56,8 @@ class Fitting:
         kept = (mode for mode in Recompute if self.limits.keep("recompute", (int(mode),)))
         return frozenset(mode for mode in kept if named.get(mode) not in lacks)
 
-    def of(self, plans: Plans) -> tuple[Plans | None, int]:
-        """Fitting plans: as they are, else selective, full, or the fewest layers; and how many fit in no way.
+    def of(self, plans: Plans) -> tuple[Plans | None, Plans]:
+        """Fitting plans: as they are, else selective, full, or the fewest layers; and those that fit in no way.
 
         Without recompute a plan is fastest, so other modes are tried only where that does not fit; the fewest
         recomputed layers that fit are the fastest of that kind.
@@ -66,14 +66,14 @@ class Fitting:
         if Recompute.NONE in allowed and len(plans):
             fits = self._fits(plans, deal(self.problem, plans))
             found, rest = [plans.take(fits)], plans.take(~fits)
-        lost = 0
+        lost = rest
         if len(rest):
             more, lost = self._recomputed(rest, allowed)
             found += more
         parts = [part for part in found if len(part)]
         return (concatenate(parts) if parts else None), lost
 
-    def _recomputed(self, plans: Plans, allowed: frozenset[Recompute]) -> tuple[list[Plans], int]:
+    def _recomputed(self, plans: Plans, allowed: frozenset[Recompute]) -> tuple[list[Plans], Plans]:
         dealt, found = deal(self.problem, plans), []
         chosen = np.zeros(len(plans), np.bool_)
         for mode in (Recompute.SELECTIVE, Recompute.FULL):
@@ -85,7 +85,7 @@ class Fitting:
             some, rows = self._fewest_layers(plans, fits)
             found.append(some)
             chosen[rows] = True
-        return found, int((~chosen).sum())
+        return found, plans.take(~chosen)
 
     def _fits(self, plans: Plans, dealt: Dealt) -> Bool:
         return np.asarray(memory_of(self.problem, plans, dealt).verdict <= self.accepted)
