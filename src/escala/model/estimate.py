@@ -35,7 +35,7 @@ from escala.model.rejects import Reject, rejects
 from escala.model.shards import Shards, shards
 from escala.model.stages import Slots, kinds, mean_slots, slots
 from escala.model.states import STATE_COLUMNS, state_bytes
-from escala.model.steptime import StepTime, step_time
+from escala.model.steptime import StepTime, overhead_s, step_time, straggler_s
 from escala.model.traffic import layer_wires
 
 Columns = TypeVar("Columns", LayerTime, Compute, Kept)
@@ -152,14 +152,16 @@ def least_s(problem: Problem, plans: Plans, states: LeastStates, limit_bytes: fl
     """Seconds that every pipeline and sharding of a cell needs at least: the average rank's work.
 
     Layers and ends, and what must be recomputed at least so that the average rank stays inside the limit: the
-    share of layers that makes room, or selective recompute where that makes enough.
+    share of layers that makes room, or selective recompute where that makes enough. Stragglers and overhead
+    come on top of all of it.
     """
     each, pairs = timed_layers(problem, plans), mean_slots(problem.workload.network, plans)
     ends_s = (head_s(problem, plans) + embedding_s(problem, plans)) / plans.pp
     layers_s = _over(pairs, [t.forward_s + t.backward_s for t in each])
     room = room_bytes(problem, _states_at_loss(problem, plans, states), limit_bytes)
     again_s = _least_recompute_s(problem, plans, pairs, each, room)
-    return np.asarray((layers_s + ends_s + again_s) * plans.micro_batches, np.float64)
+    busy_s = (layers_s + ends_s + again_s) * plans.micro_batches
+    return busy_s + straggler_s(problem, plans, busy_s) + overhead_s(problem, plans)
 
 
 def _least_recompute_s(problem: Problem, plans: Plans, pairs: Slots, each: list[LayerTime], room: F64) -> F64:

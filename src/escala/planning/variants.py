@@ -57,7 +57,7 @@ class Fitting:
         return frozenset(mode for mode in kept if named.get(mode) not in lacks)
 
     def of(self, plans: Plans) -> tuple[Plans | None, Plans]:
-        """Fitting plans: as they are, else selective, full, or the fewest layers; and those that fit in no way.
+        """Fitting plans: as they are, else selective, full, or the fewest layers; and those that cannot fit.
 
         Without recompute a plan is fastest, so other modes are tried only where that does not fit; the fewest
         recomputed layers that fit are the fastest of that kind.
