@@ -61,3 +61,11 @@ def test_what_is_not_said_of_the_place_stays():
     assert at_site(machines, Place()) == machines
     assert at_site(machines, Place(pue=1.3)).site.pue == 1.3
     assert at_site(machines, Place(price_usd=2.0, price_date="2026-11-30")).site.price_date == "2026-11-30"
+
+
+def test_a_sequence_beyond_the_context_of_the_network_is_said():
+    question = Question(network=network("gpt2"), cluster=cluster_for("h100-sxm", 1), sequence_tokens=4096)
+
+    _, assumed = answerable(question)
+
+    assert assumed[0].reason == "the network's own context is 1,024"

@@ -117,7 +117,8 @@ def _sequence(question: Question) -> tuple[int, tuple[Assumed, ...]]:
         return network.main.tokens or 1, ()
     known = network.max_tokens
     if given is not None:
-        return given, ()
+        beyond = f"the network's own context is {known:,}" if known and given > known else ""
+        return given, (_assumed("longer context", f"{given:,} tokens", beyond, "--seq"),) if beyond else ()
     taken = min(known or UNKNOWN_SEQUENCE_TOKENS, MOST_SEQUENCE_TOKENS)
     most = f"at most {MOST_SEQUENCE_TOKENS:,}"
     reason = f"the context of the network, {most}" if known else "the network does not say its context"

@@ -7,8 +7,8 @@ from escala.model.estimate import estimate
 from escala.planning.search import Found
 from escala.report.view import Asked
 
-CANDIDATES: Final = 200
-"""Plans to rank before the front is taken; one front seldom has more than twenty."""
+CANDIDATES: Final = 60
+"""Plans to rank before the front is taken; a front seldom has more than twenty."""
 
 
 def on_front(asked: Asked, most: int) -> Asked:
