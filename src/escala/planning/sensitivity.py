@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from escala.model.cluster import Accelerator, Cluster
+from escala.model.cluster import Accelerator, Link
 from escala.model.estimate import Estimate, estimate
 from escala.model.memory import Verdict
-from escala.model.plan import Plan, Plans
+from escala.model.network import Attention, Experts
+from escala.model.plan import Plan, Plans, Schedule
 from escala.model.problem import Problem
-from escala.model.rejects import Reject, describe
+from escala.model.rejects import Reject, describe, parts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,34 +71,32 @@ def _with_chip(problem: Problem, chip: Accelerator) -> Problem:
     return replace(problem, cluster=replace(problem.cluster, groups=groups))
 
 
-def _with_link(problem: Problem, index: int, link: object) -> Problem:
-    cluster: Cluster = problem.cluster
-    links = tuple(link if i == index else old for i, old in enumerate(cluster.links))
-    return replace(problem, cluster=replace(cluster, links=links))  # type: ignore[arg-type]
+def _with_link(problem: Problem, index: int, link: Link) -> Problem:
+    links = tuple(link if i == index else old for i, old in enumerate(problem.cluster.links))
+    return replace(problem, cluster=replace(problem.cluster, links=links))
 
 
 def _steps(problem: Problem, plan: Plan) -> Iterator[tuple[str, Plan]]:
-    for axis in ("tp", "pp", "cp"):
-        if plan.dp % 2 == 0:
-            yield f"2 x {axis}, half dp", _half_dp(plan, axis)
-    if plan.ep > 1 or any(plan.ep < 2 * plan.dp for _ in [0]):
+    kinds = {type(part) for part in parts_of(problem)}
+    if plan.dp % 2 == 0 and Attention in kinds:
+        for axis in ("tp", "pp", "cp"):
+            yield f"2 x {axis}, half dp", _half_dp(problem, plan, axis)
+    if Experts in kinds:
         yield "2 x ep", replace(plan, ep=2 * plan.ep)
     if plan.micro_batches % 2 == 0:
-        yield (
-            "2 x micro-batch",
-            replace(plan, micro_batch=2 * plan.micro_batch, micro_batches=plan.micro_batches // 2),
-        )
+        fewer = replace(plan, micro_batch=2 * plan.micro_batch, micro_batches=plan.micro_batches // 2)
+        yield "2 x micro-batch", fewer
     if plan.micro_batch % 2 == 0:
-        yield (
-            "half the micro-batch",
-            replace(plan, micro_batch=plan.micro_batch // 2, micro_batches=2 * plan.micro_batches),
-        )
+        more = replace(plan, micro_batch=plan.micro_batch // 2, micro_batches=2 * plan.micro_batches)
+        yield "half the micro-batch", more
 
 
-def _half_dp(plan: Plan, axis: str) -> Plan:
+def _half_dp(problem: Problem, plan: Plan, axis: str) -> Plan:
     """Twice one degree at half the data parallelism: twice the micro-batches, the shard group follows."""
-    wider = replace(
-        plan, dp=plan.dp // 2, micro_batches=2 * plan.micro_batches, **{axis: 2 * getattr(plan, axis)}
-    )
+    degree = {axis: 2 * getattr(plan, axis)}
+    wider = replace(plan, dp=plan.dp // 2, micro_batches=2 * plan.micro_batches, **degree)
+    if axis == "pp" and plan.pp == 1:
+        kept = plan.reshard and "reshard-with-pp" not in problem.engine.lacks
+        wider = replace(wider, schedule=Schedule.ONE_F_ONE_B, reshard=kept)
     replicas = wider.dp * wider.cp
     return replace(wider, shard=min(plan.shard, replicas) if plan.zero else 1)

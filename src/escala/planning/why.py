@@ -49,12 +49,13 @@ def _answer(
     problem: Problem, limits: SpaceLimits, family: Family, best: Plan | None, chosen: Estimate | None
 ) -> FamilyAnswer:
     if best is not None and chosen is not None:
-        return _slower(problem, family, best, chosen)
+        is_chosen = bool(family_masks(chosen.plans)[family.name][0])
+        return _slower(problem, family, chosen.plans[0] if is_chosen else best, chosen)
     if family.name == "single":
         return _single(problem, family)
     least = leanest(problem, limits, family.name)
     if least is None:
-        return _blank(family, _unbuildable(problem, family.name))
+        return _blank(family, _unbuildable(problem, limits, family.name))
     return _too_big(family, least, problem)
 
 
@@ -167,7 +168,7 @@ def _lacking(problem: Problem, family: str) -> bool:
     return bool({family, "zero-3" if family == "hsdp" else family} & lacks)
 
 
-def _unbuildable(problem: Problem, family: str) -> str:
+def _unbuildable(problem: Problem, limits: SpaceLimits, family: str) -> str:
     """Why a family has no layout at all."""
     parts = parts_of(problem)
     if family == "ep" and not any(isinstance(part, Experts) for part in parts):
@@ -178,6 +179,8 @@ def _unbuildable(problem: Problem, family: str) -> str:
         return "needs more than one device"
     if _lacking(problem, family):
         return f"the engine {problem.engine.name} cannot do it"
+    if limits.fixed:
+        return "left out by the fields that were fixed"
     if family == "pp" and len(problem.workload.network.stacks) > 1:
         return "the network has several stacks, not one stream of layers"
     if family == "hsdp" and not problem.workload.global_batch % problem.cluster.devices:
