@@ -39,7 +39,7 @@ def test_facts_in_json_carry_source_and_unit(run):
 
 
 @pytest.mark.parametrize(
-    "name", ["h100-sxm", "nvlink4", "eos", "llama-3.1-8b", "pytorch", "ES", "interval_ratio"]
+    "name", ["h100-sxm", "nvlink4", "eos", "llama-3.1-8b", "pytorch", "ES", "interval_sharded_ratio"]
 )
 def test_entries_fit_80_columns(run, name: str):
     result = run("catalog", name)

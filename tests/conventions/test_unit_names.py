@@ -44,7 +44,7 @@ PLAN = words(
     """
     dp zero reshard shard tp sp pp cp ep etp micro_batch micro_batches recompute schedule split stage_split
     cp_kind dispatcher placement precision compile fused_loss
-    offload_optimizer offload_params offload_activations reject verdict
+    offload_optimizer offload_params offload_activations reject regime verdict
     """
 )
 

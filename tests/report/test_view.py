@@ -37,12 +37,10 @@ def test_rate_is_tokens_of_a_step_over_seconds_and_devices(asked: Asked):
     assert view.tokens_per_s_per_device.value == pytest.approx(128 * 8192 / 8 / view.step_s.value, rel=1e-12)
 
 
-def test_interval_is_the_value_times_and_over_the_ratio(asked: Asked):
-    ratio = asked.problem.assumptions.interval_ratio
+def test_interval_is_the_value_times_and_over_the_ratio():
+    interval = times(10.0, 1.25)
 
-    interval = times(10.0, asked.problem)
-
-    assert (interval.low, interval.value, interval.high) == (10.0 / ratio, 10.0, 10.0 * ratio)
+    assert (interval.low, interval.value, interval.high) == (8.0, 10.0, 12.5)
 
 
 def test_slowest_step_is_the_lowest_rate(asked: Asked):

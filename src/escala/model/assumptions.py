@@ -50,6 +50,14 @@ class Assumptions:
     process_bytes: float
     risky_share: float
     full_share: float
-    interval_ratio: float
+    interval_pipeline_ratio: float
+    interval_sharded_ratio: float
+    interval_small_ratio: float
+    interval_replicated_ratio: float
+    interval_convolution_ratio: float
+    interval_long_ratio: float
+    interval_slow_ratio: float
+    interval_adapted_ratio: float
+    interval_experts_ratio: float
     memory_interval_low: float
     memory_interval_high: float

@@ -10,6 +10,7 @@ from escala.model.columns import F64, I64, distinct
 from escala.model.ends import embedding_s, head_s
 from escala.model.energy import Footprint, footprint
 from escala.model.flops import hardware_flop, model_flop, reference_peak_flop_per_s, utilisation
+from escala.model.interval import interval_ratio, regime
 from escala.model.layers import (
     COMPUTE_COLUMNS,
     GROUP_COLUMNS,
@@ -52,6 +53,8 @@ class Estimate:
     step_s: F64
     mfu: F64
     hfu: F64
+    interval_ratio: F64
+    regime: I64
     reject: I64
 
     def __len__(self) -> int:
@@ -75,6 +78,8 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
         step_s=step_s,
         mfu=utilisation(model_flop(problem.workload), step_s, devices, peak),
         hfu=utilisation(hardware_flop(problem.workload, plans), step_s, devices, peak),
+        interval_ratio=interval_ratio(problem, plans),
+        regime=regime(problem, plans),
         reject=rejects(problem, plans) | too_big,
     )
 

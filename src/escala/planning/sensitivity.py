@@ -51,15 +51,15 @@ def _hardware(problem: Problem) -> Iterator[tuple[str, Problem]]:
     names = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
     peaks = {f"{n}_flop_per_s": getattr(chip, f"{n}_flop_per_s") for n in names}
     faster = {name: 2 * value for name, value in peaks.items() if value is not None}
-    yield "2 x peak FLOP/s", _with_chip(problem, replace(chip, **faster))
+    yield "2 × peak FLOP/s", _with_chip(problem, replace(chip, **faster))
     yield (
-        "2 x memory bandwidth",
+        "2 × memory bandwidth",
         _with_chip(problem, replace(chip, memory_bytes_per_s=2 * chip.memory_bytes_per_s)),
     )
     for index, link in enumerate(problem.cluster.links):
         wide = replace(link, bytes_per_s=2 * link.bytes_per_s)
         quick = replace(link, latency_s=link.latency_s / 2)
-        yield f"2 x bandwidth of {link.name}", _with_link(problem, index, wide)
+        yield f"2 × bandwidth of {link.name}", _with_link(problem, index, wide)
         yield f"half the latency of {link.name}", _with_link(problem, index, quick)
     time = problem.engine.time
     quicker = replace(time, dispatch_s=time.dispatch_s / 2)
@@ -80,12 +80,12 @@ def _steps(problem: Problem, plan: Plan) -> Iterator[tuple[str, Plan]]:
     kinds = {type(part) for part in parts_of(problem)}
     if plan.dp % 2 == 0 and Attention in kinds:
         for axis in ("tp", "pp", "cp"):
-            yield f"2 x {axis}, half dp", _half_dp(problem, plan, axis)
+            yield f"2 × {axis}, half dp", _half_dp(problem, plan, axis)
     if Experts in kinds:
-        yield "2 x ep", replace(plan, ep=2 * plan.ep)
+        yield "2 × ep", replace(plan, ep=2 * plan.ep)
     if plan.micro_batches % 2 == 0:
         fewer = replace(plan, micro_batch=2 * plan.micro_batch, micro_batches=plan.micro_batches // 2)
-        yield "2 x micro-batch", fewer
+        yield "2 × micro-batch", fewer
     if plan.micro_batch % 2 == 0:
         more = replace(plan, micro_batch=plan.micro_batch // 2, micro_batches=2 * plan.micro_batches)
         yield "half the micro-batch", more

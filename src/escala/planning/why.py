@@ -18,6 +18,7 @@ from escala.planning.search import Found
 from escala.planning.simplicity import FAMILIES, Family, family_masks
 from escala.planning.space import Group, SpaceLimits, groups
 from escala.planning.variants import finished, recomputed
+from escala.units import show_bytes, show_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,9 @@ def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> F
     elif abs(ratio - 1) < 0.005:
         why = "as fast, but less simple"
     elif ratio < 1.0:
-        why = f"{1 - ratio:.0%} faster, but less simple"
+        why = f"{_percent(1 - ratio)} faster, but less simple"
     else:
-        why = f"{ratio - 1:.0%} slower: {title} +{grown[worst]:.3g} s"
+        why = f"{_percent(ratio - 1)} slower: {title} +{show_seconds(grown[worst])}"
     return FamilyAnswer(
         family=family.name,
         title=family.title,
@@ -98,6 +99,10 @@ def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> F
         short_bytes=None,
         why=why,
     )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def leanest(problem: Problem, limits: SpaceLimits, family: str) -> Estimate | None:
@@ -127,9 +132,9 @@ def _too_big(family: Family, least: Estimate, problem: Problem) -> FamilyAnswer:
     short = float(least.memory.needed_bytes[0]) - limit
     held = {f.name: float(getattr(least.memory.kinds, f.name)[0]) for f in fields(MemoryKinds)}
     kinds = sorted(held, key=lambda name: -held[name])[:2]
-    parts = " and ".join(f"{held[name] / 2**30:.1f} GiB of {LEDGER[name][0]}" for name in kinds)
+    parts = " and ".join(f"{show_bytes(held[name])} of {LEDGER[name][0]}" for name in kinds)
     verb = "does not fit" if short > 0 else "fits only with full recompute, and is slower than those shown"
-    why = f"does not fit by {short / 2**30:.1f} GiB: {parts}" if short > 0 else verb
+    why = f"does not fit by {show_bytes(short)}: {parts}" if short > 0 else verb
     return FamilyAnswer(
         family=family.name,
         title=family.title,

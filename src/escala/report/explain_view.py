@@ -119,7 +119,7 @@ def explained(file: PlanFile, row: int) -> Explained:
         families=family_views(asked),
         sensitivity=tuple(_change(each) for each in sensitivity(problem, plan)),
         mfu_convention=CONVENTION,
-        doubt=doubt(problem),
+        doubt=doubt(problem, result, 0),
     )
 
 

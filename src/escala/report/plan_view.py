@@ -21,7 +21,7 @@ def plan_view(
 ) -> PlanView:
     """One row of an estimate with its derived numbers."""
     plan, step_s = result.plans[row], float(result.step_s[row])
-    step = times(step_s, problem)
+    step = times(step_s, float(result.interval_ratio[row]))
     foot = result.footprint
     own = points[row] if points else 0
     return PlanView(
@@ -85,17 +85,18 @@ def _run(problem: Problem, result: Estimate, row: int) -> RunView | None:
     if total is None:
         return None
     steps, foot = total / tokens_per_step(problem), result.footprint
+    ratio = float(result.interval_ratio[row])
 
     def of(one: float | None) -> Interval | None:
-        return None if one is None else times(steps * one, problem)
+        return None if one is None else times(steps * one, ratio)
 
-    duration = times(steps * float(result.step_s[row]), problem)
+    duration = times(steps * float(result.step_s[row]), ratio)
     hours = duration.value * problem.cluster.devices / HOUR_S
     return RunView(
         tokens=total,
         steps=steps,
         duration_s=duration,
-        device_hours=times(hours, problem),
+        device_hours=times(hours, ratio),
         energy_j=of(_row(foot.energy_j, row)),
         cost_usd=of(_row(foot.cost_usd, row)),
         co2e_kg=of(_row(foot.carbon_kg, row)),

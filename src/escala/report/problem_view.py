@@ -3,7 +3,9 @@
 from dataclasses import fields
 from typing import Any
 
+from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
+from escala.model.interval import WORDS, Regime
 from escala.model.parameters import active_parameters, network_parameters
 from escala.model.plan import Precision
 from escala.model.precision import recipe
@@ -70,15 +72,16 @@ def _pick(view: Any, source: object) -> Any:
     return view(**{field.name: getattr(source, field.name) for field in fields(view)})
 
 
-def times(value: float, problem: Problem) -> Interval:
+def times(value: float, ratio: float) -> Interval:
     """Interval of what grows with the step time: value / ratio to value * ratio."""
-    ratio = problem.assumptions.interval_ratio
     return Interval(value=value, low=value / ratio, high=value * ratio)
 
 
-def doubt(problem: Problem) -> str:
-    """How wide the intervals are, in words."""
+def doubt(problem: Problem, result: Estimate | None, row: int | None) -> str:
+    """How wide the intervals of one plan are and why, in words."""
+    if result is None or row is None:
+        return "no plan, no interval"
     known = problem.assumptions
-    spread = percent(known.interval_ratio - 1.0)
+    spread = f"{percent(float(result.interval_ratio[row]) - 1.0)} ({WORDS[Regime(int(result.regime[row]))]})"
     low, high = percent(1.0 - known.memory_interval_low), percent(known.memory_interval_high - 1.0)
-    return f"step time ±{spread}, memory −{low} to +{high}: the 80 % intervals fitted on published runs"
+    return f"step time ±{spread}, memory −{low} to +{high}: 80 % intervals from published runs"

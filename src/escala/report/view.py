@@ -64,7 +64,7 @@ def answer(asked: Asked) -> Answer:
         families=family_views(asked),
         assumptions=tuple(_assumption(each) for each in asked.assumed),
         mfu_convention=CONVENTION,
-        doubt=doubt(problem),
+        doubt=doubt(problem, found.ranking, found.recommended),
         advice=remedy_views(asked),
         scaling=None if asked.curve is None else scaling_view(problem, asked.curve),
     )

@@ -1,0 +1,92 @@
+"""How far a predicted step time can be off: one factor for each regime, decided from the question alone.
+
+The factors are 80 % quantiles of the error on sources left out of the fit, by regime; the widest regime
+that a plan belongs to counts.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from escala.model.columns import F64, I64, Bool
+from escala.model.network import Attention, Convolution, Experts
+from escala.model.plan import Plans
+from escala.model.problem import Problem
+from escala.model.rejects import parts_of
+
+
+class Regime(IntEnum):
+    """What limits the accuracy of a prediction; see the assumptions named interval_..._ratio."""
+
+    PIPELINE = 0
+    SHARDED = 1
+    SMALL = 2
+    REPLICATED = 3
+    CONVOLUTION = 4
+    LONG = 5
+    SLOW = 6
+    ADAPTED = 7
+    EXPERTS = 8
+
+
+WORDS: Final = {
+    Regime.PIPELINE: "dense network in a pipeline",
+    Regime.SHARDED: "dense network, sharded data parallel",
+    Regime.SMALL: "small network, bound by CPU dispatch",
+    Regime.REPLICATED: "dense network, data or tensor parallel only",
+    Regime.CONVOLUTION: "convolutional network",
+    Regime.LONG: "long context",
+    Regime.SLOW: "slow network, consumer or old devices",
+    Regime.ADAPTED: "fine-tuning of adapters",
+    Regime.EXPERTS: "mixture of experts",
+}
+# Where the step-time study drew its lines between regimes (2026-11-30).
+LONG_TOKENS: Final = 32768
+SLOW_BYTES_PER_S: Final = 6e9
+SMALL_HIDDEN: Final = 2048
+SMALL_TOKENS_HIDDEN: Final = 2e6
+OLD: Final = ("pascal", "volta", "turing")
+
+
+def regime(problem: Problem, plans: Plans) -> I64:
+    """The widest regime that each plan belongs to. Shape (n,)."""
+    base = np.where(plans.zero >= 3, Regime.SHARDED, Regime.REPLICATED)
+    base = np.where(plans.pp > 1, Regime.PIPELINE, base)
+    widest = base.astype(np.int64)
+    for kind, belongs in _special(problem, plans).items():
+        wider = belongs & (_ratio(problem)[widest] < _ratio(problem)[kind])
+        widest = np.where(wider, int(kind), widest)
+    return widest
+
+
+def interval_ratio(problem: Problem, plans: Plans) -> F64:
+    """Factor of the 80 % interval of step time: value / ratio to value * ratio. Shape (n,)."""
+    return _ratio(problem)[regime(problem, plans)]
+
+
+def _ratio(problem: Problem) -> F64:
+    known = problem.assumptions
+    return np.array([getattr(known, f"interval_{kind.name.lower()}_ratio") for kind in Regime], np.float64)
+
+
+def _special(problem: Problem, plans: Plans) -> dict[Regime, Bool]:
+    parts, every = {type(part) for part in parts_of(problem)}, np.ones(len(plans), np.bool_)
+    stack, tokens = problem.workload.network.main, problem.workload.sequence_tokens
+    per_rank = plans.micro_batch * float(stack.tokens or tokens) * stack.hidden / (plans.tp * plans.cp)
+    small = (per_rank < SMALL_TOKENS_HIDDEN) | (stack.hidden <= SMALL_HIDDEN)
+    return {
+        Regime.SMALL: small & (Attention in parts),
+        Regime.CONVOLUTION: every & (Convolution in parts),
+        Regime.LONG: every & (tokens >= LONG_TOKENS),
+        Regime.SLOW: every & _is_slow(problem),
+        Regime.ADAPTED: every & problem.workload.is_frozen,
+        Regime.EXPERTS: every & (Experts in parts),
+    }
+
+
+def _is_slow(problem: Problem) -> bool:
+    """An old device, or a crossed link of at most 6 GB/s for each device."""
+    crossed = problem.cluster.links if problem.cluster.devices > 1 else ()
+    narrow = any(link.bytes_per_s / link.oversubscription <= SLOW_BYTES_PER_S for link in crossed)
+    return narrow or problem.accelerator.architecture in OLD
