@@ -24,6 +24,7 @@ class ScalePoint:
     step_s: float
     mfu: float
     efficiency: float
+    is_risky: bool
     energy_j: float | None
     cost_usd: float | None
 
@@ -82,6 +83,7 @@ def _point(found: Found, devices: int, before: list[ScalePoint]) -> ScalePoint:
         step_s=step_s,
         mfu=float(ranking.mfu[0]),
         efficiency=ideal_s / step_s,
+        is_risky=found.is_risky,
         energy_j=None if footprint.energy_j is None else float(footprint.energy_j[0]),
         cost_usd=None if footprint.cost_usd is None else float(footprint.cost_usd[0]),
     )
