@@ -9,12 +9,20 @@ import numpy as np
 from escala.model.columns import F64
 
 
+def gather_wire_bytes(payload_bytes: F64, ranks: F64) -> F64:
+    """What each rank sends in an all-gather or reduce-scatter: (ranks - 1) / ranks * payload.
+
+    Source: Thakur, Rabenseifner, Gropp 2005, section 4 (ring).
+    """
+    return (ranks - 1) / ranks * payload_bytes
+
+
 def gather_s(payload_bytes: F64, ranks: F64, wire_bytes_per_s: F64, latency_s: F64) -> F64:
     """All-gather or reduce-scatter: latency + (ranks - 1) / ranks * payload / wire speed.
 
     Shapes: all (n,). Source: Thakur, Rabenseifner, Gropp 2005, section 4 (ring).
     """
-    wire_bytes = (ranks - 1) / ranks * payload_bytes
+    wire_bytes = gather_wire_bytes(payload_bytes, ranks)
     return np.where(ranks > 1, latency_s + wire_bytes / wire_bytes_per_s, 0.0)
 
 
@@ -23,7 +31,7 @@ def all_reduce_s(payload_bytes: F64, ranks: F64, wire_bytes_per_s: F64, latency_
 
     Shapes: all (n,). Source: Thakur, Rabenseifner, Gropp 2005, section 4 (reduce-scatter then all-gather).
     """
-    wire_bytes = 2 * (ranks - 1) / ranks * payload_bytes
+    wire_bytes = 2 * gather_wire_bytes(payload_bytes, ranks)
     return np.where(ranks > 1, 2 * latency_s + wire_bytes / wire_bytes_per_s, 0.0)
 
 

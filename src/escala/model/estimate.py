@@ -34,10 +34,12 @@ from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
 from escala.model.shards import Shards, shards
+from escala.model.slowest import slowest_rank
 from escala.model.stages import Slots, kinds, mean_slots, slots
 from escala.model.states import STATE_COLUMNS, state_bytes
 from escala.model.steptime import StepTime, overhead_s, step_time, straggler_s
 from escala.model.traffic import layer_wires
+from escala.model.work import Work, work
 
 Columns = TypeVar("Columns", LayerTime, Compute, Kept)
 
@@ -123,6 +125,13 @@ class LeastStates:
     def take(self, rows: Any) -> "LeastStates":
         """The states of the given rows."""
         return LeastStates(lasting_bytes=self.lasting_bytes[rows], gradients_bytes=self.gradients_bytes[rows])
+
+
+def work_of(problem: Problem, plans: Plans) -> Work:
+    """FLOP of a step and the bytes that one device sends, by kind and by link."""
+    dealt = deal(problem, plans)
+    rank = slowest_rank(problem, plans, dealt.pairs, dealt.parts, timed_layers(problem, plans))
+    return work(problem, plans, rank, layer_wires(problem, plans))
 
 
 def least_states(problem: Problem, plans: Plans) -> LeastStates:

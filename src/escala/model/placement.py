@@ -25,7 +25,7 @@ class Wire:
     """What a group of ranks finds: speed of gathers and of all-reduces per rank, latency of one operation.
 
     `inside` counts the ranks of the group in the innermost domain; `fast` and `slow` are the speeds inside it
-    and out of it for traffic between single pairs.
+    and out of it for traffic between single pairs; `level` is the outermost link level that it crosses.
     """
 
     ranks: F64
@@ -35,6 +35,7 @@ class Wire:
     fast_bytes_per_s: F64
     slow_bytes_per_s: F64
     latency_s: F64
+    level: I64
 
     def take(self, rows: I64) -> "Wire":
         """The links of the given rows."""
@@ -81,6 +82,7 @@ def wire(
     reduce = np.full(len(plans), np.inf)
     latency = np.zeros(len(plans))
     inside = below
+    outermost = np.zeros(len(plans), np.int64)
     for level, link in enumerate(cluster.links):
         here = np.clip(members(plans, axes, _domain(cluster, level)) // step, 1, ranks)
         crossed = here > below
@@ -90,6 +92,7 @@ def wire(
         share = np.where(ringed, link.gather_efficiency, link.reduce_efficiency)
         reduce = np.where(crossed, np.minimum(reduce, port * share), reduce)
         latency = latency + np.where(crossed, link.latency_s * doublings(here / below), 0.0)
+        outermost = np.where(crossed, level, outermost)
         below = here
         inside = here if level == 0 else inside
     fast = cluster.links[0].bytes_per_s * cluster.links[0].gather_efficiency
@@ -104,20 +107,24 @@ def wire(
         fast_bytes_per_s=np.full(count, fast),
         slow_bytes_per_s=np.full(count, slow_speed),
         latency_s=latency,
+        level=outermost,
     )
+
+
+def neighbour_level(cluster: Cluster, plans: Plans) -> I64:
+    """The outermost link level that some pair of neighbouring pipeline stages crosses."""
+    span = strides(plans)["pp"] * plans.pp
+    found = np.full(len(plans), len(cluster.links) - 1, np.int64)
+    for level in reversed(range(len(cluster.links) - 1)):
+        found = np.where(span <= _domain(cluster, level), level, found)
+    return found
 
 
 def neighbour_wire(cluster: Cluster, plans: Plans) -> tuple[F64, F64]:
     """Port speed and latency between neighbouring stages, of the outermost level that a pair crosses."""
-    span = strides(plans)["pp"] * plans.pp
-    speed = np.zeros(len(plans))
-    latency = np.zeros(len(plans))
-    for level in reversed(range(len(cluster.links))):
-        link = cluster.links[level]
-        fits = (span <= _domain(cluster, level)) | (level == len(cluster.links) - 1)
-        speed = np.where(fits, link.bytes_per_s / link.oversubscription, speed)
-        latency = np.where(fits, link.latency_s, latency)
-    return speed, latency
+    level = neighbour_level(cluster, plans)
+    ports = np.array([link.bytes_per_s / link.oversubscription for link in cluster.links])
+    return ports[level], np.array([link.latency_s for link in cluster.links])[level]
 
 
 def _domain(cluster: Cluster, level: int) -> int:

@@ -22,17 +22,26 @@ def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     known, time = problem.assumptions, problem.engine.time
     gather, scatter = _layer_traffic(problem, plans, rank)
     gather, scatter = gather * time.gather_ratio, scatter * time.gather_ratio
-    m = plans.micro_batches.astype(np.float64)
-    resharded = plans.reshard == 1
-    scatters = np.where(time.reduces_every_micro_batch & (plans.pp == 1), m, 1.0)
-    gathers = np.where(resharded, m, 1.0)
-    forward_s = rank.forward_s * gathers
-    ahead_s = soft_maximum(forward_s, gather * gathers, known.overlap_norm) - forward_s
-    backward_s = rank.backward_s * np.maximum(scatters, np.where(resharded, m, 1.0))
-    traffic_s = np.where(resharded, gather * gathers, 0.0) + scatter * scatters
+    forward, again, scatters = gathers_per_step(problem, plans)
+    forward_s = rank.forward_s * forward
+    ahead_s = soft_maximum(forward_s, gather * forward, known.overlap_norm) - forward_s
+    backward_s = rank.backward_s * np.maximum(scatters, np.maximum(again, 1.0))
+    traffic_s = gather * again + scatter * scatters
     behind_s = soft_maximum(backward_s, traffic_s, known.overlap_norm) - backward_s
-    floor_s = known.overlap_floor * (gather * gathers + traffic_s)
+    floor_s = known.overlap_floor * (gather * forward + traffic_s)
     return np.where((plans.zero >= 3) & (plans.shard > 1), ahead_s + behind_s + floor_s, 0.0)
+
+
+def gathers_per_step(problem: Problem, plans: Plans) -> tuple[F64, F64, F64]:
+    """How often a step gathers weights forward and backward, and reduce-scatters gradients.
+
+    Resharded: forward and backward of every micro-batch; otherwise once. Gradients of every micro-batch when
+    the engine reduces them at once and no pipeline accumulates them.
+    """
+    m, one = plans.micro_batches.astype(np.float64), np.ones(len(plans))
+    forward = np.where(plans.reshard == 1, m, one)
+    eager = problem.engine.time.reduces_every_micro_batch & (plans.pp == 1)
+    return forward, np.where(plans.reshard == 1, m, 0.0), np.where(eager, m, one)
 
 
 def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64]:

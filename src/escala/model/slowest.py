@@ -9,7 +9,7 @@ from escala.model.columns import F64, I64, distinct
 from escala.model.ends import embedding_s, head_s
 from escala.model.layers import LayerTime
 from escala.model.memory import first_of_largest, recompute_share
-from escala.model.placement import Wire, neighbour_wire, wire
+from escala.model.placement import Wire, neighbour_level, neighbour_wire, wire
 from escala.model.plan import Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards, expert_replicas
@@ -27,6 +27,7 @@ class StepWires:
     expert_replicas: Wire
     stage_bytes_per_s: F64
     stage_latency_s: F64
+    stage_level: I64
 
 
 def step_wires(problem: Problem, plans: Plans) -> StepWires:
@@ -44,6 +45,7 @@ def step_wires(problem: Problem, plans: Plans) -> StepWires:
         ),
         stage_bytes_per_s=stage_speed[group],
         stage_latency_s=stage_latency[group],
+        stage_level=neighbour_level(cluster, few)[group],
     )
 
 

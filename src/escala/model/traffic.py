@@ -44,6 +44,28 @@ def layer_wires(problem: Problem, plans: Plans) -> Wires:
     )
 
 
+def tensor_syncs(block: Block) -> int:
+    """Places in a layer where tensor ranks meet: after each attention, feed-forward and experts."""
+    return sum(1 for part in block.parts if isinstance(part, (Attention, FeedForward, Experts)))
+
+
+def stream_bytes(stack: Stack, shape: Shape) -> F64:
+    """The hidden stream of one micro-batch on one context rank, in 16 bit: tokens * hidden * 2."""
+    return shape.tokens * stack.hidden * 2.0
+
+
+def context_bytes(part: Attention, shape: Shape) -> tuple[F64, F64]:
+    """What context ranks exchange for one attention: keys and values of all ranks, or heads of one rank.
+
+    Whole: tokens * cp * (k + v) * 2 / tp. One rank's queries, keys, values and outputs: tokens * (q + k + v +
+    out) * 2 / tp.
+    """
+    key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
+    query_out = part.heads * (part.head_dim + part.value_head_dim)
+    whole_bytes = shape.tokens * shape.cp * key_value / shape.tp * 2.0
+    return whole_bytes, shape.tokens * (query_out + key_value) / shape.tp * 2.0
+
+
 def tensor_parallel_s(
     problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape, link: Wire
 ) -> Sides:
@@ -52,8 +74,7 @@ def tensor_parallel_s(
     SP gathers the input again in backward: 1.25 times the traffic. Exposed by the engine's share, less when
     compiled (asynchronous TP). Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
     """
-    syncs = sum(1 for p in block.parts if isinstance(p, (Attention, FeedForward, Experts)))
-    payload_bytes = shape.tokens * stack.hidden * 2.0
+    syncs, payload_bytes = tensor_syncs(block), stream_bytes(stack, shape)
     reduced_s = all_reduce_s(payload_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
     gathered_s = 2.0 * gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
     time = problem.engine.time
@@ -73,11 +94,8 @@ def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shap
     for part in block.parts:
         if not isinstance(part, Attention):
             continue
-        kv = part.kv_heads * (part.head_dim + part.value_head_dim)
-        q = part.heads * (part.head_dim + part.value_head_dim)
-        whole_bytes = shape.tokens * shape.cp * kv / shape.tp * 2.0
+        whole_bytes, local_bytes = context_bytes(part, shape)
         gathered_s = gather_s(whole_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
-        local_bytes = shape.tokens * (q + kv) / shape.tp * 2.0
         sent_s = all_to_all_s(
             local_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, link.latency_s
         )

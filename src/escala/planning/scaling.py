@@ -24,9 +24,9 @@ class ScalePoint:
     step_s: float
     mfu: float
     efficiency: float
-    is_risky: bool
     energy_j: float | None
     cost_usd: float | None
+    is_risky: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
