@@ -21,7 +21,7 @@ UNITS = words("bits bytes flop j kg m s tokens usd w")
 # Pure numbers: a part of a whole, a ratio of two things of a kind, an exponent, passes over data.
 RATIOS = words(
     """
-    efficiency exposed factor floor fraction hfu hidden high imbalance level low mfu norm overlap
+    efficiency exposed factor floor fraction hfu hidden high imbalance level low mfu mid norm overlap
     oversubscription passes pue ratio share slack straggler
     """
 )
@@ -29,8 +29,9 @@ RATIOS = words(
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets channels cores count counts devices experts groups heads inputs keys layers messages moments
-    nodes norms outputs parameters patches pixels positions queries ranks rounds rows samples splits stages
+    batches buckets channels clients cores count counts devices experts groups heads hours
+    inputs keys levels
+    layers messages moments nodes norms outputs parameters patches pixels positions queries ranks rounds rows samples splits stages
     steps tensors types
     """
 )
@@ -49,7 +50,7 @@ PLAN = words(
 )
 
 # What a rate may be per: a base unit, an hour (of price), one of what is counted, a doubling.
-PER = UNITS | {count.removesuffix("s") for count in COUNTS} | words("doubling hour rack token")
+PER = UNITS | {count.removesuffix("s") for count in COUNTS} | words("day doubling hour rack round token")
 
 
 def has_unit(name: str) -> bool:

@@ -66,9 +66,17 @@ def test_hf_llama_on_other_shapes(real, llama, h, heads, kv_heads, d, f):
 
 def test_a_frozen_base_keeps_what_gradients_must_pass_through(real, llama):
     # frozen maps keep no input, frozen norms no product
-    problem = real(llama(), "hf-bf16", lora=Lora())
+    problem = real(llama(), "hf-bf16", lora=Lora(targets=()))
 
     assert per_token(problem) == 8 * H + 4 * QD + 4 * KV + 6 * F + 4 * HEADS + 8
+
+
+def test_adapters_keep_their_inputs_and_their_inner_width(real, llama):
+    # one input for q, k, v, one for gate and up, the gated product for down; 7 maps of rank 16
+    base = 8 * H + 4 * QD + 4 * KV + 6 * F + 4 * HEADS + 8
+    problem = real(llama(), "hf-bf16", lora=Lora(rank=16))
+
+    assert per_token(problem) == base + 2 * H + 2 * H + 2 * F + 2 * 16 * 7
 
 
 def test_autocast_keeps_fp32_norms_and_one_cast_for_each_map(real, llama):

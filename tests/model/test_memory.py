@@ -172,7 +172,9 @@ def test_the_loss_path_decides_the_bytes_of_a_logit(real, llama, engine, plan, b
 def test_vocabulary_parallel_loss_is_split_by_tp(real, llama):
     problem = real(llama(), "megatron-core", devices=4)
 
-    assert held(problem, Plan(tp=4)).logits_bytes[0] == TOKENS * (12 * 32000 + 8 * 2048) / 4
+    # the final norm is whole without SP
+    assert held(problem, Plan(tp=4)).logits_bytes[0] == TOKENS * (12 * 32000 / 4 + 8 * 2048)
+    assert held(problem, Plan(tp=4, sp=True)).logits_bytes[0] == TOKENS * (12 * 32000 + 8 * 2048) / 4
 
 
 def test_one_copy_of_the_logits_of_llama_3_has_7_83_gib(real, llama):

@@ -62,7 +62,13 @@ def predicted(plan: Plan, layers: Network) -> Estimate:
 
 @pytest.mark.parametrize(
     ("schedule", "virtual"),
-    [(Schedule.GPIPE, 1), (Schedule.ONE_F_ONE_B, 1), (Schedule.INTERLEAVED, 2), (Schedule.INTERLEAVED, 3)],
+    [
+        (Schedule.GPIPE, 1),
+        (Schedule.ONE_F_ONE_B, 1),
+        (Schedule.INTERLEAVED, 2),
+        (Schedule.INTERLEAVED, 3),
+        (Schedule.ZERO_BUBBLE_V, 2),
+    ],
 )
 @given(pp=st.integers(2, 6), rounds=st.integers(1, 9))
 def test_peak_in_flight_is_that_of_the_model(schedule: Schedule, virtual: int, pp: int, rounds: int):
@@ -70,7 +76,8 @@ def test_peak_in_flight_is_that_of_the_model(schedule: Schedule, virtual: int, p
     stages = plan.pp * plan.virtual_stages
     table = Plans.of(plan)
     each = slots(network([0] * stages), table)
-    ranks = replace(each, rank=np.arange(plan.pp) * 1.0, row=np.zeros(plan.pp, np.int64))
+    own = np.arange(plan.pp) * 1.0
+    ranks = replace(each, rank=own, last_rank=own, row=np.zeros(plan.pp, np.int64))
 
     spans = play(plan, np.ones((3, stages)), send_s=0.0)
 

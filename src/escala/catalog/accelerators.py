@@ -29,7 +29,7 @@ FIELDS: Final = {
     "power": "w",
     **dict.fromkeys(SHARES, RATIO),
 }
-_TEXTS: Final = {"vendor", "architecture", "aliases", "notes", "node", "released"}
+_TEXTS: Final = {"vendor", "architecture", "aliases", "notes", "node", "released", "market"}
 _NODE_KEYS: Final = {
     "title",
     "source",
@@ -123,6 +123,7 @@ def accelerator(name: str) -> Accelerator:
         memory_efficiency=numbers["memory_efficiency"],
         flash2_efficiency=numbers.get("flash2_efficiency"),
         flash3_efficiency=numbers.get("flash3_efficiency"),
+        is_consumer=entry.text("market", "") == "consumer",
         aliases=entry.texts("aliases"),
         notes=entry.text("notes", ""),
     )

@@ -65,11 +65,31 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     cast = autocasts(problem, plans)
     norm_bytes = _norm_bytes(problem, block, cast, plans.compile != Compile.OFF)
     total = block.norms * (norm_bytes * stream + 4.0 * shape.split_tokens)
-    total = total + problem.engine.memory.mask_bytes * stream
+    total = total + problem.engine.memory.mask_bytes * stream + _adapter_bytes(problem, block, stack, shape)
     for part in block.parts:
         total = total + _input_bytes(problem, part, cast) * stream
         total = total + _part(problem, plans, part, stack.hidden, shape)
     return np.asarray(total, np.float64)
+
+
+def _adapter_bytes(problem: Problem, block: Block, stack: Stack, shape: Shape) -> F64:
+    """Inputs that LoRA adapters keep (2 bytes), beyond what frozen layers keep, and their inner widths.
+
+    One input for query, key and value, one for gate and up; the output map's input is kept anyway, the down
+    map's is the gated product. Source: traces of PEFT modules; Hu 2021, section 4.1.
+    """
+    lora = problem.workload.lora
+    total = np.zeros_like(shape.tokens)
+    if lora is None:
+        return total
+    targets, hidden = set(lora.targets), shape.split_tokens * stack.hidden
+    for part in block.parts:
+        if isinstance(part, Attention):
+            total = total + 2.0 * hidden * bool(targets & {"q", "k", "v"})
+        elif isinstance(part, FeedForward):
+            total = total + 2.0 * hidden * bool(targets & {"gate", "up"})
+            total = total + 2.0 * part.width * shape.tokens / shape.tp * ("down" in targets)
+    return total + 2.0 * lora.rank * len(targets) * shape.tokens
 
 
 def autocasts(problem: Problem, plans: Plans) -> Bool:

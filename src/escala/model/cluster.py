@@ -30,6 +30,7 @@ class Accelerator:
     memory_efficiency: float
     flash2_efficiency: float | None
     flash3_efficiency: float | None
+    is_consumer: bool = False
     aliases: tuple[str, ...] = ()
     notes: str = ""
 

@@ -65,7 +65,10 @@ def device_energy_j(problem: Problem, plans: Plans, time: StepTime) -> F64 | Non
 
 
 def footprint(problem: Problem, plans: Plans, time: StepTime) -> Footprint:
-    """Site energy = device energy * node ratio * PUE; carbon = energy * grid; money = hours * price."""
+    """Site energy = device energy * node ratio * PUE; carbon = energy * grid; money = hours * price.
+
+    Source: Green Algorithms (Lannelongue 2021) for the product; site values from the catalog.
+    """
     site = problem.cluster.site
     device_j = device_energy_j(problem, plans, time)
     energy_j = None if device_j is None else device_j * site.node_power_ratio * site.pue

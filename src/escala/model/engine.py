@@ -76,7 +76,8 @@ class EngineMemory:
 
     `weight_bytes` is the stored weight (4 when fp32 weights are the master), `gradient_bytes` the stored
     gradient, `master_bytes` a separate fp32 copy. `step_bytes` are temporaries of the optimizer step for each
-    of at most `step_parameters`. `norm_bytes` is what an eager RMSNorm keeps per element beyond its output,
+    of at most `step_parameters`, `init_bytes` flat copies of every parameter while the engine starts.
+    `norm_bytes` is what an eager RMSNorm keeps per element beyond its output,
     `mask_bytes` dropout masks per hidden element, `..._tensors` tensors of the feed-forward width.
     `loss_bytes` are bytes per logit at the peak of the loss; `fused_loss_bytes` with a fused or chunked
     cross-entropy. `context_bytes` is CUDA context, NCCL and workspaces that the framework's own counter does
@@ -89,6 +90,7 @@ class EngineMemory:
     autocast: Autocast
     step_bytes: float
     step_parameters: float
+    init_bytes: float
     keeps_gradients: bool
     bucket_bytes: float
     bucket_parameters: float

@@ -57,6 +57,7 @@ def hardware_flop(workload: Workload, plans: Plans) -> F64:
     """Model FLOP + the forward work that recompute repeats: layers * share of layers recomputed in full.
 
     Selective recompute repeats cheap operators or attention only; it is not counted. Shape (n,).
+    Source: Korthikanti 2022, appendix A (hardware FLOP).
     """
     products, attention, _ = forward_flop(workload.network, workload.sequence_tokens)
     per_rank = np.maximum(workload.network.layers / plans.pp, 1.0)

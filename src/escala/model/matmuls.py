@@ -211,6 +211,7 @@ def mean_keys(part: Attention, length: float) -> float:
 
     Causal with window w on length s: w - w (w - 1) / (2 s) for w <= s, the exact mean of min(i, w).
     Linear attention reads its state: `state_dim` keys; sparse attention the `top_tokens` it selects.
+    Source: counting.
     """
     if part.kind is AttentionKind.LINEAR:
         return float(part.state_dim or part.head_dim)

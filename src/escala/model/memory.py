@@ -16,7 +16,7 @@ from escala.model.plan import Compile, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards
 from escala.model.stages import Slots, in_flight
-from escala.model.states import bucket_bytes, gathered_bytes, states, step_bytes
+from escala.model.states import bucket_bytes, gathered_bytes, init_copy_bytes, states, step_bytes
 
 
 class Verdict(IntEnum):
@@ -47,6 +47,7 @@ class Phases:
     """Bytes in use by phase on one device, of the rank that needs most. Shapes: (n,)."""
 
     load_bytes: F64
+    init_bytes: F64
     loss_bytes: F64
     backward_bytes: F64
     step_bytes: F64
@@ -104,8 +105,9 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
     """
     flights = in_flight(plans, pairs)
     kinds = _kinds(problem, plans, pairs, parts, activation_bytes(plans, pairs, layers, flights))
-    phases = _phases(problem, plans, pairs, kinds, flights)
-    peak = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
+    phases = _phases(problem, plans, pairs, parts, kinds, flights)
+    running = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
+    peak = np.maximum(running, phases.init_bytes)
     static = _static_bytes(problem, plans, pairs, kinds, phases, peak)
     needed = with_slack(problem, static, peak - static)
     worst = first_of_largest(needed, pairs)
@@ -151,7 +153,7 @@ def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F6
     """Kept activations of all micro-batches in flight, and the working set of the layer being recomputed.
 
     Recomputed layers keep a checkpoint. FIRST_LAYERS recomputes that many layers of each rank, in the
-    proportion of their kinds.
+    proportion of their kinds. Source: Korthikanti 2022, section 5; kept bytes from traces, see `activations`.
     """
     take = pairs.row
     recomputed = recompute_share(plans, pairs)
@@ -178,7 +180,8 @@ def recompute_share(plans: Plans, pairs: Slots) -> F64:
 def logits_bytes(problem: Problem, plans: Plans, pairs: Slots) -> F64:
     """Copies of the logits at the peak of the loss: bytes per logit of the loss path * tokens * outputs / TP.
 
-    Plus 8 hidden bytes a token for the final norm. Source: traces of the loss paths, see engine records.
+    Plus 8 hidden bytes a token for the final norm, split by SP.
+    Source: traces of the loss paths, see engine records.
     """
     engine, take = problem.engine.memory, pairs.row
     compiled = plans.compile[take] != Compile.OFF
@@ -190,7 +193,8 @@ def logits_bytes(problem: Problem, plans: Plans, pairs: Slots) -> F64:
         if stack.head is not None:
             tokens = head_tokens(problem, plans, stack, stack.head)[take]
             split = plans.tp[take]
-            total = total + tokens * (per_logit * stack.head.outputs / split + 8.0 * stack.hidden / split)
+            norm_bytes = 8.0 * stack.hidden / np.where(plans.sp[take] == 1, split, 1)
+            total = total + tokens * (per_logit * stack.head.outputs / split + norm_bytes)
     return total * pairs.has_head
 
 
@@ -202,7 +206,9 @@ def head_tokens(problem: Problem, plans: Plans, stack: Stack, head: Head) -> F64
     return samples * (stack.tokens or problem.workload.sequence_tokens) / plans.cp
 
 
-def _phases(problem: Problem, plans: Plans, pairs: Slots, kinds: MemoryKinds, flights: F64) -> Phases:
+def _phases(
+    problem: Problem, plans: Plans, pairs: Slots, parts: Shards, kinds: MemoryKinds, flights: F64
+) -> Phases:
     states = kinds.weights_bytes + kinds.optimizer_bytes
     early = np.where(early_gradients(problem, plans)[pairs.row], kinds.gradients_bytes, 0.0)
     running = states + kinds.gathered_bytes + kinds.buckets_bytes
@@ -211,6 +217,7 @@ def _phases(problem: Problem, plans: Plans, pairs: Slots, kinds: MemoryKinds, fl
     backward = running + kinds.gradients_bytes + held + kinds.working_bytes
     return Phases(
         load_bytes=kinds.weights_bytes,
+        init_bytes=states + init_copy_bytes(problem, plans, pairs, parts),
         loss_bytes=loss,
         backward_bytes=backward,
         step_bytes=states + kinds.gradients_bytes + kinds.buckets_bytes + kinds.step_bytes,

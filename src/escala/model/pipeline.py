@@ -44,7 +44,8 @@ def zero_bubble_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
 
     The largest of (pp - 1) max(f, b, 2 (b - w)), 2 pp (f + b) - 2 b - 2 m f, and 2 (pp - 1) b - 2 (m - pp) w
     when m >= pp: warm-up, too few micro-batches, weight gradients too short to fill.
-    Source: Qi 2024 (controllable memory), section 4; equal to its event simulation within 1 %.
+    Source: Qi 2024 (Zero Bubble Pipeline Parallelism, arXiv 2401.10241), section 6; steps within 3 % of
+    an event simulation of its V schedule.
     """
     ratio = matmul_backward_ratio(problem)
     busy_s = rank.forward_s + rank.backward_s

@@ -1,7 +1,7 @@
 """How layers are dealt to pipeline ranks, and how many micro-batches a rank holds at once.
 
-Ranks with the same layers are one *slot*: the planner looks at each slot once, at its lowest rank, which
-holds the most micro-batches. A row of plans and one of its slots make a *pair*.
+Ranks with the same layers are one *slot*, judged by its rank that holds the most micro-batches: the lowest,
+except under the V schedule. A row of plans and one of its slots make a *pair*.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ LAYOUT_COLUMNS: Final = ("pp", "virtual_stages", "split", "stage_split", "schedu
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Slots:
-    """Pairs of plan row and slot: layers of each kind, ends held, lowest rank, ranks alike.
+    """Pairs of plan row and slot: layers of each kind, ends held, lowest and highest rank, ranks alike.
 
     `row` is the plan of each pair and `first` the first pair of each plan; `counts` has one column per kind
     of layer. Shapes: (pairs,), (n,) for `first`, (pairs, kinds) for `counts`.
@@ -31,6 +31,7 @@ class Slots:
     has_embedding: F64
     has_head: F64
     rank: F64
+    last_rank: F64
     alike: F64
 
     @property
@@ -45,6 +46,7 @@ class _Slot:
     has_embedding: bool
     has_head: bool
     rank: int
+    last_rank: int
     alike: int
 
 
@@ -107,6 +109,7 @@ def slots(network: Network, plans: Plans) -> Slots:
         has_embedding=np.array([slot.has_embedding for slot in flat], np.float64)[index],
         has_head=np.array([slot.has_head for slot in flat], np.float64)[index],
         rank=np.array([slot.rank for slot in flat], np.float64)[index],
+        last_rank=np.array([slot.last_rank for slot in flat], np.float64)[index],
         alike=np.array([slot.alike for slot in flat], np.float64)[index],
     )
 
@@ -124,6 +127,7 @@ def mean_slots(network: Network, plans: Plans) -> Slots:
         has_embedding=share,
         has_head=share,
         rank=np.zeros(len(plans)),
+        last_rank=np.zeros(len(plans)),
         alike=plans.pp.astype(np.float64),
     )
 
@@ -150,7 +154,7 @@ def _layout_slots(network: Network, plans: Plans, row: int) -> Iterator[_Slot]:
         key = (counts, 0 in held, len(dealt) - 1 in held)
         found.setdefault(key, []).append(rank)
     for (counts, has_embedding, has_head), ranks in found.items():
-        yield _Slot(counts, has_embedding, has_head, ranks[0], len(ranks))
+        yield _Slot(counts, has_embedding, has_head, ranks[0], ranks[-1], len(ranks))
 
 
 def in_flight(plans: Plans, pairs: Slots) -> F64:
@@ -158,7 +162,8 @@ def in_flight(plans: Plans, pairs: Slots) -> F64:
 
     GPipe: all m. 1F1B: pp - rank. Interleaved: ((v - 1) pp + 2 (pp - rank) - 1) / v chunks of 1/v.
     Zero-bubble V: half of min(m, 2 pp - 1 - rank) + min(m, rank + 1), pp when m is large. Never above m.
-    Source: Narayanan 2021 section 2.2; Qi 2024 (zero bubble), section 4; Korthikanti 2022 appendix.
+    Under the V schedule the fullest rank of the slot counts: min(m, pp) - 1, if it belongs to it.
+    Source: Narayanan 2021, section 2.2; Qi 2024 (Zero Bubble, arXiv 2401.10241), section 6.
     """
     take = pairs.row
     pp, m = plans.pp[take].astype(np.float64), plans.micro_batches[take].astype(np.float64)
@@ -166,7 +171,8 @@ def in_flight(plans: Plans, pairs: Slots) -> F64:
     schedule = plans.schedule[take]
     interleaved = ((v - 1) * pp + 2 * (pp - pairs.rank) - 1) / v
     held = np.where(schedule == Schedule.INTERLEAVED, interleaved, pp - pairs.rank)
-    down_and_up = (np.minimum(m, 2 * pp - 1 - pairs.rank) + np.minimum(m, pairs.rank + 1)) / 2
+    fullest = np.clip(np.minimum(m, pp) - 1, pairs.rank, pairs.last_rank)
+    down_and_up = (np.minimum(m, 2 * pp - 1 - fullest) + np.minimum(m, fullest + 1)) / 2
     held = np.where(schedule == Schedule.ZERO_BUBBLE_V, down_and_up, held)
     held = np.where(schedule == Schedule.GPIPE, m, held)
     return np.where(pp > 1, np.minimum(held, m), 1.0)

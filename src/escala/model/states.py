@@ -94,7 +94,10 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
 
 
 def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Buckets of gradients: engine bytes * min(bucket, parameters), when ranks share gradients."""
+    """Buckets of gradients: engine bytes * min(bucket, parameters), when ranks share gradients.
+
+    Source: engine record (DeepSpeed's reduce and gather buckets of 5e8).
+    """
     engine, take = problem.engine.memory, pairs.row
     trained = parts.trained_dense + parts.trained_expert
     shared = (plans.dp * plans.cp)[take] > 1
@@ -104,9 +107,22 @@ def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) ->
 
 
 def step_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Temporaries of the optimizer step: engine bytes per parameter that the rank updates."""
+    """Temporaries of the optimizer step: engine bytes per parameter that the rank updates.
+
+    Source: traces of foreach and fused AdamW, see engine records.
+    """
     engine, take = problem.engine.memory, pairs.row
     updated = per_rank(plans, pairs, parts.trained_dense, parts.trained_expert, 1)
     updated = np.minimum(updated, engine.step_parameters)
     offloaded = plans.offload_optimizer[take] != Offload.NONE
     return np.where(offloaded, 0.0, engine.step_bytes * updated)
+
+
+def init_copy_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """Flat copies of all parameters while an engine starts: engine bytes * parameters, below ZeRO-3.
+
+    Source: engine record; reported for ZeRO-2, whose start is its peak when states are spread thin.
+    """
+    whole = parts.trained_dense + parts.trained_expert
+    flattened = (plans.zero[pairs.row] >= 1) & (plans.zero[pairs.row] < 3)
+    return np.where(flattened, problem.engine.memory.init_bytes * whole, 0.0)

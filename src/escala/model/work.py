@@ -82,21 +82,24 @@ def _inside_layers(problem: Problem, plans: Plans, rank: Rank, wires: Wires) -> 
     """Traffic of all layers of the rank and all micro-batches, forward, backward and recomputed."""
     zero = np.zeros(len(plans))
     total = {"tensor_bytes": zero, "context_bytes": zero, "expert_bytes": zero}
-    again = np.where(plans.recompute == Recompute.FULL, 1.0, 0.0)
+    layers = np.maximum(rank.layer_counts.sum(axis=1), 1.0)
+    some = np.minimum(plans.recompute_layers, layers) / layers
+    again = np.where(plans.recompute == Recompute.FIRST_LAYERS, some, 0.0)
+    again = np.where(plans.recompute == Recompute.FULL, 1.0, again)
     for kind, (stack, block) in enumerate(kinds(problem.workload.network)):
         shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
-        layers = rank.layer_counts[:, kind] * plans.micro_batches
+        runs = rank.layer_counts[:, kind] * plans.micro_batches
         stream = 2 * gather_wire_bytes(stream_bytes(stack, shape), wires.tensor.ranks) * tensor_syncs(block)
         passes = np.where(plans.sp == 1, 2.5, 2.0) + again
-        total["tensor_bytes"] = total["tensor_bytes"] + layers * stream * passes
+        total["tensor_bytes"] = total["tensor_bytes"] + runs * stream * passes
         for part in block.parts:
             if isinstance(part, Attention):
                 sent = _context(plans, part, shape, wires.context)
-                total["context_bytes"] = total["context_bytes"] + layers * sent * (3.0 + again)
+                total["context_bytes"] = total["context_bytes"] + runs * sent * (3.0 + again)
         routed = layer_work(block, stack, shape).dispatched_tokens
         if routed is not None:
             sent = gather_wire_bytes(routed * stack.hidden * 2.0, wires.expert.ranks)
-            total["expert_bytes"] = total["expert_bytes"] + layers * sent * (4.0 + 2.0 * again)
+            total["expert_bytes"] = total["expert_bytes"] + runs * sent * (4.0 + 2.0 * again)
     return total
 
 
