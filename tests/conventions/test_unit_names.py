@@ -29,10 +29,9 @@ RATIOS = words(
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets channels clients cores count counts devices experts groups heads hours
-    inputs keys levels
-    layers messages moments nodes norms outputs parameters patches pixels positions queries ranks rounds rows samples splits stages
-    steps tensors types
+    batches buckets channels clients cores count counts devices experts groups heads hours inputs keys
+    layers levels messages moments nodes norms outputs parameters patches pixels positions queries ranks
+    rounds rows samples splits stages steps tensors types
     """
 )
 EXTENTS = words("batch dim hidden inner inside k kernel outer pattern period rank stride vocab weights width")
