@@ -234,7 +234,7 @@ def torchtitan_rows() -> Iterator[tuple[Scored, Scored | None]]:
             recompute=Recompute[row["recompute"].upper()],
             compile=Compile(int(row["compile"])),
             precision=Precision.FP8_TENSORWISE if row["fp8"] else Precision.BF16,
-            fused_loss="compiled loss" in conditions[row["source"]],
+            fused_loss=row.get("fused_loss", False),
         )
         batch, tokens = row["dp"] * row["micro_batch"] * row["micro_batches"], row["sequence_tokens"]
         problem = Problem(

@@ -32,6 +32,7 @@ def predicted(asked, plan_of):
             recompute=plan_of({"recompute": row["recompute"]}).recompute,
             compile=Compile(int(row["compile"])),
             precision=Precision.FP8_TENSORWISE if row["fp8"] else Precision.BF16,
+            fused_loss=row.get("fused_loss", False),
         )
         problem = asked(
             network(row["network"]),
