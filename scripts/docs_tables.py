@@ -220,7 +220,7 @@ def _schedule(row: dict[str, Any]) -> Schedule:
 def torchtitan_rows() -> Iterator[tuple[Scored, Scored | None]]:
     """Rows of torchtitan: tokens a second of each device, and reserved GiB."""
     data = golden("torchtitan")
-    conditions = {source["name"]: source["condition"] for source in data["source"]}
+    {source["name"]: source["condition"] for source in data["source"]}
     for row in data["row"]:
         pp, replicas = row["pp"], row["dp"] * row["cp"]
         plan = Plan(
