@@ -1,3 +1,4 @@
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,10 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs escala as the console script does, in an empty folder, 80 columns wide."""
+    """Runs escala as the console script does, in an empty folder, 80 columns wide, without any setting."""
+    for name in [name for name in os.environ if name.startswith("ESCALA_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("click.get_app_dir", lambda name: str(tmp_path / "config"))
     monkeypatch.setenv("ESCALA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")

@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from escala import __version__
+from escala.cli.settings import PREFIX
 from escala.errors import EscalaError, near
 
 NO: Final = 1
@@ -33,7 +34,11 @@ Examples:
   escala explain 1
   escala catalog h100-sxm
 """
-SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+SETTINGS: Final = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "auto_envvar_prefix": PREFIX,
+}
 
 
 class Verbs(click.Group):
@@ -69,7 +74,8 @@ class Verbs(click.Group):
 @click.group(
     cls=Verbs, context_settings=SETTINGS, epilog=EPILOG, no_args_is_help=False, invoke_without_command=True
 )
-@click.version_option(__version__, "-V", "--version", message="escala %(version)s")
+@click.version_option(__version__, "-V", "--version", message="escala %(version)s", allow_from_autoenv=False)
+@click.help_option("-h", "--help", allow_from_autoenv=False)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Plan, predict and explain the distributed training of AI models."""
@@ -112,7 +118,8 @@ def _fail(message: str, code: int) -> int:
 def _text(error: click.ClickException) -> str:
     """The message of click with near options, without its usage lines."""
     if isinstance(error, click.NoSuchOption):
-        close = near(error.option_name, error.possibilities or _options(error.ctx))
+        every = error.possibilities or _options(error.ctx)
+        close = near(error.option_name, [each for each in every if not each.startswith("--no-")])
         hint = f"did you mean {' or '.join(close)}?" if close else "see --help"
         return f"unknown option '{error.option_name}': {hint}"
     text = error.format_message().rstrip(".")

@@ -4,6 +4,7 @@ import click
 
 from escala.cli.options import examples, json_option
 from escala.cli.output import show
+from escala.cli.verb import Verb
 
 EXAMPLES = (
     "escala catalog",
@@ -13,7 +14,7 @@ EXAMPLES = (
 )
 
 
-@click.command("catalog", epilog=examples(*EXAMPLES))
+@click.command("catalog", cls=Verb, epilog=examples(*EXAMPLES))
 @click.argument("name", required=False, metavar="[KIND|NAME]")
 @json_option
 def command(name: str | None, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import click
 
 from escala.cli.options import examples, json_option
 from escala.cli.output import console, note, write_json
+from escala.cli.verb import Verb
 
 if TYPE_CHECKING:
     from escala.report.view import Asked
@@ -14,7 +15,7 @@ MODEL = "llama-3.1-8b"
 OPTIONS = ("--gpus", "8", "--gpu", "h100-sxm", "--seq", "8192", "--tokens", "15e9")
 
 
-@click.command("demo", epilog=examples("escala demo", "escala demo --out /tmp/demo --json"))
+@click.command("demo", cls=Verb, epilog=examples("escala demo", "escala demo --out /tmp/demo --json"))
 @click.option("--out", default="escala-demo", metavar="DIR", show_default=True, help="Folder for the files.")
 @json_option
 def command(out: str, as_json: bool) -> None:

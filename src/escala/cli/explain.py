@@ -4,6 +4,7 @@ import click
 
 from escala.cli.options import examples, json_option
 from escala.cli.output import note, show, working
+from escala.cli.verb import Verb
 
 EXAMPLES = (
     "escala explain",
@@ -13,7 +14,7 @@ EXAMPLES = (
 )
 
 
-@click.command("explain", epilog=examples(*EXAMPLES))
+@click.command("explain", cls=Verb, epilog=examples(*EXAMPLES))
 @click.argument("plan", required=False)
 @click.option("--trace", metavar="FILE", help="Write one step as a Chrome trace, for ui.perfetto.dev.")
 @json_option

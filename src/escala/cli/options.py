@@ -7,13 +7,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from escala.cli.verb import Switch
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 MOST_DEVICES: Final = 1_000_000
 SHORT: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 WHOLE: Final = re.compile(r"[+-]?\d{1,3}([,_]?\d{3})*|[+-]?\d+", re.ASCII)
 
 
-class Whole(click.ParamType[int]):
+class Whole(click.ParamType):  # type: ignore[type-arg] # only generic from click 8.4 on
     """A whole number inside a range; 1,000 and 1_000 are 1000."""
 
     name = "N"
@@ -32,7 +34,7 @@ class Whole(click.ParamType[int]):
         return number
 
 
-class Number(click.ParamType[float]):
+class Number(click.ParamType):  # type: ignore[type-arg] # only generic from click 8.4 on
     """A finite number inside a range; with `suffixes`, 15B is 15e9 and 2T is 2e12."""
 
     name = "X"
@@ -69,7 +71,12 @@ def examples(*lines: str) -> str:
 
 def json_option(command: Command) -> Command:
     """--json."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+    return switch("--json/--no-json", "as_json", help="Print one JSON document.")(command)
+
+
+def switch(*names: str, help: str) -> Callable[[Command], Command]:
+    """An option that is on or off."""
+    return click.option(*names, cls=Switch, is_flag=True, default=False, help=help)
 
 
 def stacked(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:

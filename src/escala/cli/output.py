@@ -13,7 +13,13 @@ def console() -> "Console":
     """The console for data; colours only on a terminal that wants them."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
+    class Screen(Console):
+        """Leaves a closed pipe to the entry point."""
+
+        def on_broken_pipe(self) -> None:
+            raise  # rich calls it while it handles the error
+
+    return Screen(file=sys.stdout, highlight=False, emoji=False, markup=False)
 
 
 def write_json(document: Any) -> None:

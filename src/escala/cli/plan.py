@@ -4,8 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from escala.cli.options import Number, Whole, devices, examples, json_option, what_options, where_options
+from escala.cli.options import (
+    Number,
+    Whole,
+    devices,
+    examples,
+    json_option,
+    switch,
+    what_options,
+    where_options,
+)
 from escala.cli.output import note, show, working
+from escala.cli.verb import Verb
 from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,18 +30,18 @@ EXAMPLES = (
 )
 
 
-@click.command("plan", epilog=examples(*EXAMPLES))
+@click.command("plan", cls=Verb, epilog=examples(*EXAMPLES))
 @click.argument("model")
 @where_options
 @what_options
 @click.option("--objective", default="time", metavar="NAME", show_default=True, help="time, cost or energy.")
 @click.option("--top", type=Whole(1, 1000), default=6, show_default=True, help="Plans to show.")
-@click.option("--pareto", is_flag=True, help="Only plans that no other beats in time, memory and simplicity.")
+@switch("--pareto/--no-pareto", help="Only plans that no other beats in time, memory and simplicity.")
 @click.option(
     "--tolerance", type=Number(0.0, 1.0), default=0.05, show_default=True, help="How near the best is near."
 )
 @click.option("--fix", multiple=True, metavar="KEY=V,..", help="Values that fields may take: tp=4,8,pp=2.")
-@click.option("--all-placements", is_flag=True, help="Also try mesh orders without TP innermost.")
+@switch("--all-placements/--no-all-placements", help="Also try mesh orders without TP innermost.")
 @click.option("--min-gpus", type=devices, help="Fewest devices to try, instead of --gpus.")
 @click.option("--max-gpus", type=devices, help="Most devices to try, instead of --gpus.")
 @click.option("-o", "--output", metavar="FILE", help="Write the recommended plan to a file.")

@@ -1,15 +1,16 @@
-"""The environment, to paste into a report: versions, machine, extras, settings. Reads no file's content."""
+"""The environment, to paste into a report: versions, machine, extras, settings. Reads no file."""
 
 import os
 import platform
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
+from rich.text import Text
 
 from escala import __version__
 from escala.report.layout import Chunk, flow, hanging, put, room
@@ -22,6 +23,7 @@ EXTRAS: Final = {"hf": ("huggingface-hub", "transformers"), "torch": ("torch",)}
 # Settings that change what escala or its libraries do; no other variable is shown.
 SETTINGS: Final = (
     "ESCALA_CACHE_DIR",
+    "ESCALA_CONFIG",
     "NO_COLOR",
     "FORCE_COLOR",
     "TERM",
@@ -43,6 +45,26 @@ class ExtraView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OptionView:
+    """An option that is not at its default: its value, the file or variable that sets it, what is wrong."""
+
+    verb: str
+    option: str
+    value: str | list[str]
+    origin: str
+    fault: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Where settings were looked for, which options they set, and what is wrong with the files."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    options: tuple[OptionView, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorView:
     """The document of `escala doctor --json`."""
 
@@ -58,12 +80,13 @@ class DoctorView:
     packages: dict[str, str | None]
     extras: tuple[ExtraView, ...]
     settings: dict[str, str]
+    config: Config
     cache: str
     has_last_run: bool
 
 
-def doctor_view() -> DoctorView:
-    """What this machine and this installation are."""
+def doctor_view(config: Config) -> DoctorView:
+    """What this machine and this installation are, with the settings that were read."""
     return DoctorView(
         schema=DOCTOR_SCHEMA,
         escala=__version__,
@@ -77,6 +100,7 @@ def doctor_view() -> DoctorView:
         packages={name: _version(name) for name in CORE},
         extras=tuple(_extra(name) for name in EXTRAS),
         settings={name: os.environ[name] for name in SETTINGS if name in os.environ},
+        config=config,
         cache=str(cache_folder()),
         has_last_run=(cache_folder() / NAME).is_file(),
     )
@@ -126,7 +150,10 @@ def print_doctor(console: Console, given: DoctorView) -> None:
         "GPUs": list(given.devices) or ["none found"],
         "needs": [f"{name} {found or 'missing'}" for name, found in given.packages.items()],
         "cache": [given.cache, "has a last run" if given.has_last_run else "no run yet"],
-        "set": [f"{name}={value}" for name, value in given.settings.items()] or ["no setting"],
+        "set": [f"{name}={value}" for name, value in given.settings.items()] or ["no variable"],
+        "files": [f"{path}: {state}" for path, state in given.config.files.items()],
+        "option": [_option(each) for each in given.config.options],
+        "fault": [Text(each, style="red") for each in given.config.faults],
     }
     for label, chunks in lines.items():
         hanging(console, label, flow(chunks, room(console)), style="")
@@ -135,3 +162,10 @@ def print_doctor(console: Console, given: DoctorView) -> None:
         found += [] if each.is_installed else [each.install]
         hanging(console, each.name, flow(found, room(console)), style="")
     put(console)
+
+
+def _option(each: OptionView) -> Text:
+    """The option with its value and origin, and what is wrong with it."""
+    value = " ".join(each.value) if isinstance(each.value, list) else each.value
+    text = Text(f"{each.verb} {each.option} {value} ({each.origin})")
+    return text.append(f": {each.fault}" if each.fault else "", style="red")
