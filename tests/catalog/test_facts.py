@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from escala.catalog import kinds, lookup, names
+from escala.catalog.facts import entries
 from escala.errors import InvalidInput
 
 NUMBERS = ("accelerators", "links", "clusters", "grid", "pue")
@@ -76,6 +77,56 @@ def test_kinds():
         "grid",
         "pue",
     )
+
+
+def test_a_network_shows_its_shape():
+    shape = {fact.name: fact.value for fact in lookup("networks/mixtral-8x7b")}
+
+    assert [shape[name] for name in ("layers", "hidden", "heads", "kv_heads", "head_dim")] == [
+        32,
+        4096,
+        32,
+        8,
+        128,
+    ]
+    assert [shape[name] for name in ("experts", "top_k", "expert_width", "vocabulary")] == [
+        8,
+        2,
+        14336,
+        32000,
+    ]
+    assert shape["context"] == 32768
+
+
+def test_parameters_of_a_network_add_up_over_the_classes():
+    shape = {fact.name: fact.value for fact in lookup("networks/mixtral-8x7b")}
+    classes = [value for name, value in shape.items() if name.startswith("parameters.")]
+
+    # of 8 experts a token uses 2: three quarters of the expert parameters are idle
+    assert sum(classes) == shape["parameters"] == 46_702_792_704
+    assert shape["active_parameters"] == shape["parameters"] - shape["parameters.experts"] * 6 / 8
+
+
+def test_layers_that_differ_are_counted():
+    shape = {fact.name: fact for fact in lookup("networks/gpt-oss-20b")}
+
+    assert shape["attention"].text == "sliding over 128 tokens in 12 layers, full in 12 layers"
+
+
+@pytest.mark.parametrize("name", names("networks"))
+def test_every_fact_of_a_network_says_that_it_was_recalled_or_counted(name: str):
+    trusts = {fact.trust for fact in lookup(f"networks/{name}")}
+
+    assert trusts <= {
+        "recalled from the public config, not re-read",
+        "recalled from the source, not re-read",
+        "counted from the shape",
+    }
+
+
+def test_a_name_of_two_kinds_means_two_entries():
+    assert entries("deepseek-v3") == ("clusters/deepseek-v3", "networks/deepseek-v3")
+    assert entries("no such name") == ()
 
 
 def test_importing_the_catalog_reads_no_file():

@@ -39,7 +39,7 @@ def test_facts_in_json_carry_source_and_unit(run):
 
 
 @pytest.mark.parametrize(
-    "name", ["h100-sxm", "nvlink4", "eos", "llama-3.1-8b", "pytorch", "ES", "interval_sharded_ratio"]
+    "name", ["h100-sxm", "nvlink4", "eos", "llama-3.1-8b", "pytorch", "ES", "networks/deepseek-v3", "t5-3b"]
 )
 def test_entries_fit_80_columns(run, name: str):
     result = run("catalog", name)
@@ -56,3 +56,14 @@ def test_an_unknown_name_is_refused_with_near_ones(run, name: str, said: str):
 
     assert result.code == 2
     assert said in result.err
+
+
+def test_a_name_of_two_kinds_says_so(run):
+    assert "the name also means networks/deepseek-v3" in run("catalog", "deepseek-v3").out
+
+
+def test_a_network_is_recalled_and_its_parameters_are_counted(run):
+    out = " ".join(run("catalog", "llama-3.1-8b").out.split())
+
+    assert "parameters 8,030,261,248; counted from this shape" in out
+    assert "recalled from the public config, not re-read" in out

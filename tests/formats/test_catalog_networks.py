@@ -49,5 +49,5 @@ def test_no_two_entries_share_a_spelling():
 def test_source_of_a_network_is_public_and_dated():
     assert networks.network("llama-1-7b").source == (
         "Touvron et al. 2023 (LLaMA, arXiv 2302.13971), table 2; feed-forward widths from the released"
-        " params.json; checked 2026-11-30"
+        " params.json; recalled from the source, not re-read, 2026-11-30"
     )

@@ -1,11 +1,12 @@
 """What the catalog knows of a name, as rows for people: value, source, date, condition, disagreement."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from escala.catalog import accelerators, clusters, engines, links, networks, places
 from escala.catalog.loader import KINDS, Entry, Quantity, find, shown
+from escala.catalog.shapes import shape_rows
 from escala.errors import InvalidInput, unknown
 from escala.model.assumptions import Assumptions
 
@@ -58,6 +59,12 @@ def lookup(name: str) -> list[Fact]:
     raise unknown("name", shown(asked), everything, f"the catalog has {', '.join(_KINDS)}")
 
 
+def entries(name: str) -> tuple[str, ...]:
+    """Every entry that a name means, as kind/name; several where kinds share a name."""
+    found = {kind: each.find(name) for kind, each in _KINDS.items()}
+    return tuple(f"{kind}/{entry}" for kind, entry in found.items() if entry is not None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
     names: Callable[[], Sequence[str]]
@@ -68,8 +75,9 @@ class _Kind:
 def _accelerator(name: str) -> Iterator[Fact]:
     device, entry = accelerators.accelerator(name), accelerators.accelerator_entries()[name]
     node = accelerators.node_of(name)
-    yield _word("accelerators", name, "vendor", device.vendor, entry.text("released"))
-    yield _word("accelerators", name, "architecture", device.architecture, entry.text("released"))
+    yield _word("accelerators", name, "vendor", device.vendor)
+    yield _word("accelerators", name, "architecture", device.architecture)
+    yield _word("accelerators", name, "released", entry.text("released"))
     yield from _quantities("accelerators", name, accelerators.accelerator_quantities(name))
     yield Fact(
         kind="accelerators",
@@ -86,12 +94,12 @@ def _accelerator(name: str) -> Iterator[Fact]:
     if node.host_memory is not None:
         yield _fact("accelerators", name, "host_memory", node.host_memory)
     if device.notes:
-        yield _word("accelerators", name, "notes", device.notes, "")
+        yield _word("accelerators", name, "notes", device.notes)
 
 
 def _link(name: str) -> Iterator[Fact]:
     title = links.link_entries()[name].text("title")
-    yield _word("links", name, "title", title, "")
+    yield _word("links", name, "title", title)
     yield from _quantities("links", name, links.link_quantities(name))
 
 
@@ -130,12 +138,12 @@ def _cluster(name: str) -> Iterator[Fact]:
 def _engine(name: str) -> Iterator[Fact]:
     engine = engines.engine(name)
     for key in ("title", "versions"):
-        yield _word("engines", name, key, getattr(engine, key), "", engine.source)
+        yield _word("engines", name, key, getattr(engine, key), engine.source)
     for table, settings in engines.engine_settings(name).items():
         for key, setting in settings.items():
             yield _setting("engines", name, f"{table}.{key}", setting)
     if engine.lacks:
-        yield _word("engines", name, "lacks", ", ".join(engine.lacks), "", engine.source)
+        yield _word("engines", name, "lacks", ", ".join(engine.lacks), engine.source)
 
 
 def _assumption(name: str) -> Iterator[Fact]:
@@ -144,28 +152,40 @@ def _assumption(name: str) -> Iterator[Fact]:
 
 def _network(name: str) -> Iterator[Fact]:
     known = networks.describe(name)
-    yield Fact(
+    for row in shape_rows(networks.network(name)):
+        counted = "counted from the shape" if row.is_counted else known.trust
+        fact = _of_network(known, row.name, row.value, row.text, counted)
+        published = (_published(known),) if row.name == "parameters" else ()
+        yield replace(fact, condition=row.condition, also=published)
+    if known.hub:
+        yield _of_network(known, "hub", known.hub, known.hub, known.trust)
+
+
+def _published(known: networks.NetworkEntry) -> Fact:
+    fact = _of_network(known, "parameters", known.parameters, f"{known.parameters:,.0f}", known.trust)
+    return replace(fact, condition=known.note or "as published, rounded there")
+
+
+def _of_network(known: networks.NetworkEntry, name: str, value: float | str, text: str, trust: str) -> Fact:
+    return Fact(
         kind="networks",
-        entry=name,
-        name="parameters",
-        value=known.parameters,
-        text=f"{known.parameters:,.0f}",
+        entry=known.name,
+        name=name,
+        value=value,
+        text=text,
         source=known.source,
         date=str(known.checked),
-        condition=known.note,
-        trust=KINDS["table"],
+        trust=trust,
     )
-    if known.hub:
-        yield _word("networks", name, "hub", known.hub, str(known.checked), known.source)
 
 
 def _grid(name: str) -> Iterator[Fact]:
-    yield _word("grid", name, "country", places.grid_entries()[name].text("name"), "")
+    yield _word("grid", name, "country", places.grid_entries()[name].text("name"))
     yield _fact("grid", name, "carbon", places.grid_carbon(name))
 
 
 def _pue(name: str) -> Iterator[Fact]:
-    yield _word("pue", name, "operator", places.pue_entries()[name].text("name"), "")
+    yield _word("pue", name, "operator", places.pue_entries()[name].text("name"))
     yield _fact("pue", name, "pue", places.operator_pue(name))
 
 
@@ -210,8 +230,8 @@ def _setting(kind: str, entry: str, name: str, setting: engines.Setting) -> Fact
     )
 
 
-def _word(kind: str, entry: str, name: str, text: str, date: str, source: str = "") -> Fact:
-    return Fact(kind=kind, entry=entry, name=name, value=text, text=text, source=source, date=date)
+def _word(kind: str, entry: str, name: str, text: str, source: str = "") -> Fact:
+    return Fact(kind=kind, entry=entry, name=name, value=text, text=text, source=source)
 
 
 def _joined(levels: Sequence[accelerators.Level]) -> str:

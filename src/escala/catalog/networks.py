@@ -25,7 +25,7 @@ HINT: Final = "`escala catalog networks` lists all; a config.json or a TOML desc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkEntry:
-    """What the catalogue says of a network: source, hub id, published count, and when it was checked."""
+    """What the catalogue says of a network: source, hub id, published count, and the day it was typed in."""
 
     name: str
     source: str
@@ -33,6 +33,13 @@ class NetworkEntry:
     parameters: float
     hub: str | None = None
     note: str = ""
+
+    @property
+    def trust(self) -> str:
+        """How the shape was found, in words: every one was typed in without a connection."""
+        return (
+            f"recalled from the {'public config' if 'config.json' in self.source else 'source'}, not re-read"
+        )
 
 
 def names() -> tuple[str, ...]:
@@ -72,7 +79,7 @@ def _file(name: str) -> Traversable:
 @cache
 def _network(name: str) -> Network:
     entry = _entries()[name]
-    return network_from_config(config(name), name, f"{entry.source}; checked {entry.checked}")
+    return network_from_config(config(name), name, f"{entry.source}; {entry.trust}, {entry.checked}")
 
 
 @cache

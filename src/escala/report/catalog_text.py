@@ -14,7 +14,7 @@ def print_catalog(console: Console, given: CatalogView) -> None:
     if given.kinds:
         print_kinds(console, given)
     elif given.facts:
-        print_facts(console, given.facts)
+        print_facts(console, given)
     else:
         print_entries(console, given)
 
@@ -40,8 +40,9 @@ def print_entries(console: Console, given: CatalogView) -> None:
     put_table(console, table)
 
 
-def print_facts(console: Console, facts: tuple[Fact, ...]) -> None:
+def print_facts(console: Console, given: CatalogView) -> None:
     """Every fact of an entry; a number in brackets names its source below."""
+    facts = given.facts
     put(console, Text.assemble((facts[0].entry, STRONG), (f"  {facts[0].kind}", QUIET)))
     sources: dict[str, int] = {}
     table = table_of(console, (("", "left"), ("", "text")))
@@ -52,6 +53,9 @@ def print_facts(console: Console, facts: tuple[Fact, ...]) -> None:
     put_table(console, table)
     for source, number in sources.items():
         hanging(console, f"[{number}]", flow([source], room(console)))
+    if given.others:
+        put(console)
+        put(console, Text(f"the name also means {', '.join(given.others)}", style=QUIET), indent=2)
 
 
 def _said(fact: Fact, sources: dict[str, int]) -> Text:

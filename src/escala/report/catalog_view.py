@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from escala.catalog.facts import Fact, kinds, lookup, names
+from escala.catalog.facts import Fact, entries, kinds, lookup, names
 from escala.catalog.loader import shown
 from escala.errors import EscalaError, unknown
+from escala.report.numbers import short
 
 CATALOG_SCHEMA: Final = "escala/catalog@1"
 # What stands beside a name in the list of its kind.
@@ -13,7 +14,7 @@ SUMMARIES: Final = {
     "accelerators": ("architecture", "memory_nominal", "bf16"),
     "links": ("title", "bandwidth"),
     "clusters": ("devices", "accelerator", "title"),
-    "networks": ("parameters", "hub"),
+    "networks": ("parameters", "layers", "hub"),
     "engines": ("title",),
     "assumptions": (),
     "grid": ("country", "carbon"),
@@ -40,13 +41,17 @@ class EntryView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogView:
-    """The document of `escala catalog --json`: `kinds`, or `entries` of `kind`, or `facts` of one entry."""
+    """The document of `escala catalog --json`: `kinds`, or `entries` of `kind`, or `facts` of one entry.
+
+    `others` are the entries of other kinds that have the same name.
+    """
 
     schema: str
     kind: str | None = None
     kinds: tuple[KindView, ...] = ()
     entries: tuple[EntryView, ...] = ()
     facts: tuple[Fact, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def catalog_view(name: str | None) -> CatalogView:
@@ -54,10 +59,12 @@ def catalog_view(name: str | None) -> CatalogView:
     if name is None:
         return CatalogView(schema=CATALOG_SCHEMA, kinds=tuple(_kind(kind) for kind in kinds()))
     if name in kinds():
-        entries = tuple(_entry(name, each) for each in names(name))
-        return CatalogView(schema=CATALOG_SCHEMA, kind=name, entries=entries)
+        listed = tuple(_entry(name, each) for each in names(name))
+        return CatalogView(schema=CATALOG_SCHEMA, kind=name, entries=listed)
     facts = tuple(_facts(name))
-    return CatalogView(schema=CATALOG_SCHEMA, kind=facts[0].kind, facts=facts)
+    own = f"{facts[0].kind}/{facts[0].entry}"
+    others = tuple(each for each in entries(name) if each != own)
+    return CatalogView(schema=CATALOG_SCHEMA, kind=facts[0].kind, facts=facts, others=others)
 
 
 def _facts(name: str) -> list[Fact]:
@@ -81,4 +88,12 @@ def _entry(kind: str, name: str) -> EntryView:
     if not wanted:
         fact = next(iter(found.values()))
         return EntryView(name=name, summary=f"{fact.text}: {fact.condition}")
-    return EntryView(name=name, summary=", ".join(found[each].text for each in wanted if each in found))
+    return EntryView(name=name, summary=", ".join(_summary(found[each]) for each in wanted if each in found))
+
+
+def _summary(fact: Fact) -> str:
+    """A fact as it stands in a list."""
+    if fact.name == "parameters" and isinstance(fact.value, float):
+        return f"{short(fact.value)} parameters"
+    units = {"devices": " devices", "layers": " layers"}
+    return f"{fact.text}{units.get(fact.name, '')}"

@@ -17,7 +17,7 @@ def count(value: float) -> str:
 def short(value: float) -> str:
     """A large count in three digits: 8.03e9 is '8.03 B', 1.5e13 is '15 T'."""
     for size, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
+        if float(f"{abs(value):.3g}") >= size:
             return f"{value / size:.3g} {name}"
     return f"{value:.3g}"
 
