@@ -107,6 +107,9 @@ CASES = {
     "Megatron": Case(question(network(layers=8), engine="megatron-core", memory_gib=9.0, batch=32)),
     "DeepSpeed": Case(question(network(layers=4), engine="deepspeed", memory_gib=9.0)),
     "Hugging Face Trainer": Case(question(network(layers=4), engine="hf-trainer", memory_gib=14.0)),
+    "torchtune": Case(
+        question(network(layers=4, vocab=128_000), devices=2, engine="torchtune", memory_gib=6.0, tokens=4096)
+    ),
     "LoRA": Case(
         question(network(layers=4), engine="hf-bf16", memory_gib=5.0, method=Method.LORA, lora=Lora())
     ),

