@@ -5,7 +5,7 @@ import pytest
 from escala.catalog import cluster_for
 from escala.catalog.networks import network
 from escala.model.explain import TERMS
-from escala.model.plan import Plan, Schedule
+from escala.model.plan import Compile, Plan, Recompute, Schedule
 from escala.model.steptime import StepTime
 from escala.planning.defaults import Question, answerable
 from escala.planning.search import search
@@ -13,7 +13,7 @@ from escala.planning.space import SpaceLimits
 from escala.report.front import on_front
 from escala.report.plan_view import plan_view
 from escala.report.problem_view import times
-from escala.report.reasons import against, difference, techniques
+from escala.report.reasons import against, difference
 from escala.report.view import Asked
 
 
@@ -80,20 +80,37 @@ def test_differences_in_words(value: float, reference: float, said: str):
     assert difference(value, reference) == said
 
 
-def test_a_plan_is_named_by_what_it_uses():
-    plan = Plan(
-        dp=2, zero=3, shard=2, reshard=True, tp=4, pp=2, schedule=Schedule.INTERLEAVED, virtual_stages=2
-    )
-
-    assert techniques(plan) == ("FSDP", "TP", "PP", "interleaving")
-    assert techniques(Plan()) == ()
+PLAIN = dict.fromkeys(TERMS, 0.0) | {"matmul_s": 10.0}
+PIPELINE = {"pp": 2, "schedule": Schedule.ONE_F_ONE_B}
 
 
-def test_the_reason_names_what_is_added_and_the_term_that_grows():
-    plain = dict.fromkeys(TERMS, 0.0)
-    best, other = {**plain, "matmul_s": 10.0}, {**plain, "matmul_s": 10.0, "bubble_s": 1.0}
+@pytest.mark.parametrize(
+    ("plan", "best", "said"),
+    [
+        (Plan(**PIPELINE), Plan(dp=2), "as fast; adds PP"),
+        (Plan(dp=2, zero=1), Plan(dp=2), "as fast; ZeRO-1 in place of DDP"),
+        (Plan(dp=2, zero=3, shard=2), Plan(dp=2), "as fast; FSDP in place of DDP; keeps weights gathered"),
+        (Plan(dp=4, zero=3, shard=2, reshard=True), Plan(dp=2, tp=2), "as fast; HSDP in place of DDP"),
+        (Plan(dp=2), Plan(dp=2, compile=Compile.DEFAULT), "as fast; leaves out compile"),
+        (
+            Plan(pp=2, schedule=Schedule.ZERO_BUBBLE_V),
+            Plan(pp=2, schedule=Schedule.INTERLEAVED, virtual_stages=2),
+            "as fast; zero-bubble in place of interleaving",
+        ),
+        (
+            Plan(recompute=Recompute.FIRST_LAYERS, recompute_layers=3),
+            Plan(recompute=Recompute.FULL),
+            "as fast; recompute of some layers in place of full recompute",
+        ),
+        (Plan(dp=2, tp=4), Plan(dp=4, tp=2), "as fast; no simpler"),
+    ],
+)
+def test_the_reason_says_what_the_plan_does_differently(plan: Plan, best: Plan, said: str):
+    assert against(plan, PLAIN, best, PLAIN) == said
 
-    said = against(Plan(pp=2, schedule=Schedule.ONE_F_ONE_B), other, Plan(dp=2), best)
+
+def test_the_reason_names_the_term_that_grows():
+    said = against(Plan(**PIPELINE), {**PLAIN, "bubble_s": 1.0}, Plan(dp=2), PLAIN)
 
     assert said == "10 % slower; adds PP; +1 s pipeline bubble"
 

@@ -151,7 +151,10 @@ class RemedyView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePointView:
-    """The best plan on some devices; `efficiency` is against the first point."""
+    """The best plan on some devices; `efficiency` is against the first point.
+
+    `is_risky` says that nothing fits there with a margin.
+    """
 
     devices: int
     plan_title: str
@@ -159,6 +162,7 @@ class ScalePointView:
     tokens_per_s: float
     mfu: float
     efficiency: float
+    is_risky: bool
     device_hours: float | None
     energy_j_per_step: float | None
     cost: float | None

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from escala.catalog.facts import Fact
 from escala.report.catalog_view import CatalogView
-from escala.report.layout import QUIET, STRONG, flow, hanging, put, put_table, room, table_of
+from escala.report.layout import QUIET, STRONG, add_row, flow, hanging, put, put_table, room, table_of
 from escala.report.numbers import count
 
 
@@ -23,7 +23,7 @@ def print_kinds(console: Console, given: CatalogView) -> None:
     """What the catalog holds."""
     table = table_of(console, (("kind", "left"), ("entries", "right"), ("for example", "text")))
     for each in given.kinds:
-        table.add_row(each.kind, count(each.entries), each.example)
+        add_row(table, each.kind, count(each.entries), each.example)
     put_table(console, table)
     put(
         console,
@@ -36,7 +36,7 @@ def print_entries(console: Console, given: CatalogView) -> None:
     """The entries of one kind."""
     table = table_of(console, ((f"{given.kind}", "left"), ("", "text")))
     for each in given.entries:
-        table.add_row(each.name, Text(each.summary, style=QUIET))
+        add_row(table, each.name, Text(each.summary, style=QUIET))
     put_table(console, table)
 
 
@@ -47,9 +47,9 @@ def print_facts(console: Console, given: CatalogView) -> None:
     sources: dict[str, int] = {}
     table = table_of(console, (("", "left"), ("", "text")))
     for fact in facts:
-        table.add_row(fact.name, _said(fact, sources))
+        add_row(table, fact.name, _said(fact, sources))
         for other in fact.also:
-            table.add_row("", Text.assemble(("also ", "yellow"), _said(other, sources)))
+            add_row(table, "", Text.assemble(("also ", "yellow"), _said(other, sources)))
     put_table(console, table)
     for source, number in sources.items():
         hanging(console, f"[{number}]", flow([source], room(console)))

@@ -8,12 +8,15 @@ from rich.text import Text
 from escala.report.answer import FamilyView
 from escala.report.explain_view import ChangeView, Explained, TermView
 from escala.report.layout import (
+    GLUE,
     QUIET,
     STRONG,
     VERDICT_STYLES,
     Chunk,
+    add_row,
     apart,
     flow,
+    glued,
     hanging,
     put,
     put_table,
@@ -43,7 +46,9 @@ def print_explained(console: Console, given: Explained) -> None:
 def print_title(console: Console, given: Explained) -> None:
     """The plan, its network and cluster, and whether it can be run."""
     work, cluster, plan = given.workload, given.cluster, given.plan
-    for each in flow([Text(part, style=STRONG) for part in plan.title.split(" · ")], width_of(console)):
+    for each in flow(
+        [Text(part, style=STRONG) for part in glued(plan.title).split(" · ")], width_of(console)
+    ):
         put(console, each)
     what: list[Chunk] = [
         work.network,
@@ -65,16 +70,18 @@ def print_waterfall(console: Console, given: Explained) -> None:
     step = seconds(given.plan.step_s.value)
     put(console, Text(f"From peak to achieved, in one step of {step}", style=STRONG))
     table = table_of(console, (("", "text"), ("", "right"), ("", "right"), ("", "left")))
-    table.add_row("peak, dense, of one device", flop_rate(given.peak_flop_per_s), "100 %", FULL * BAR)
+    add_row(table, "peak, dense, of one device", flop_rate(given.peak_flop_per_s), "100 %", FULL * BAR)
     left = 1.0
     for fall in sorted(given.waterfall, key=lambda each: -each.share):
         sign = "−" if fall.share > 0 else "+"
         left -= fall.share
         if abs(fall.share) < SHOWN_SHARE:
             continue
-        table.add_row(f"{sign} {fall.title}", "", f"{sign}{percent(abs(fall.share))}", _bar(left, fall.share))
+        add_row(
+            table, f"{sign} {fall.title}", "", f"{sign}{percent(abs(fall.share))}", _bar(left, fall.share)
+        )
     achieved = flop_rate(given.achieved_flop_per_s)
-    table.add_row("= model FLOP/s (MFU)", achieved, percent(given.plan.mfu), _bar(given.plan.mfu, 0.0))
+    add_row(table, "= model FLOP/s (MFU)", achieved, percent(given.plan.mfu), _bar(given.plan.mfu, 0.0))
     put_table(console, table)
 
 
@@ -116,10 +123,10 @@ def print_memory(console: Console, given: Explained) -> None:
         if each.held_bytes > 0:
             filled = round(each.held_bytes / memory.capacity * BAR)
             chart = FULL * min(filled, BAR) + EMPTY * max(0, BAR - filled)
-            table.add_row(each.title, gib(each.held_bytes), chart, each.sharing)
+            add_row(table, each.title, gib(each.held_bytes), chart, each.sharing)
     put_table(console, table)
-    phases: list[Chunk] = [f"{name} {gib(held)}" for name, held in given.memory_phases_bytes.items()]
-    hanging(console, "Phases", flow([*phases, "GiB in use"], room(console)))
+    phases: list[Chunk] = [f"{name}{GLUE}{gib(held)}" for name, held in given.memory_phases_bytes.items()]
+    hanging(console, "Phases", flow([Text("GiB in use: ").append(phases[0]), *phases[1:]], room(console)))
     hanging(console, "Host", flow([f"{gib(given.plan.host_memory_bytes)} GiB a node"], room(console)))
     put(console)
 
@@ -129,15 +136,16 @@ def print_others(console: Console, given: Explained) -> None:
     put(console, Text("Why not the others", style=STRONG))
     if given.plan.why != "recommended" and given.recommended_title:
         put(console, f"this plan: {given.plan.why}", indent=2)
-        put(console, f"recommended: {given.recommended_title}", indent=2)
+        put(console, f"recommended: {glued(given.recommended_title)}", indent=2)
     table = table_of(console, (("", "left"), ("", "text")))
     for each in given.families:
-        table.add_row(Text(each.title, style="" if each.step_s else QUIET), _family(each))
+        add_row(table, Text(each.title, style="" if each.step_s else QUIET), _family(each))
     put_table(console, table)
 
 
 def _family(each: FamilyView) -> Text:
-    layout = f": {each.plan_title.split(' · ')[0]}" if each.plan_title and each.step_s else ""
+    is_shown = each.plan_title is not None and each.step_s is not None and each.why != "recommended"
+    layout = f" · {glued(each.plan_title or '').split(' · ')[0]}" if is_shown else ""
     return Text.assemble((each.why, "" if each.step_s else QUIET), (layout, QUIET))
 
 
@@ -146,12 +154,22 @@ def print_changes(console: Console, given: Explained) -> None:
     put(console, Text("What would change it", style=STRONG))
     table = table_of(console, (("", "text"), ("step", "right"), ("memory", "right")))
     possible = [each for each in given.sensitivity if each.step_ratio is not None]
+    idle = [each for each in possible if _changes_nothing(each)]
     for each in sorted(possible, key=lambda change: change.step_ratio or 1.0):
-        table.add_row(each.title, _ratio(each.step_ratio), _ratio(each.memory_ratio))
+        if each not in idle:
+            add_row(table, each.title, _ratio(each.step_ratio), _ratio(each.memory_ratio))
     for each in given.sensitivity:
         if each.step_ratio is None:
-            table.add_row(_impossible(each), "", _ratio(each.memory_ratio))
+            add_row(table, _impossible(each), "", _ratio(each.memory_ratio))
+    if idle:
+        nothing = Text(f"no change: {', '.join(each.title for each in idle)}", style=QUIET)
+        add_row(table, nothing, "same", "same")
     put_table(console, table)
+
+
+def _changes_nothing(each: ChangeView) -> bool:
+    ratios = (each.step_ratio, each.memory_ratio)
+    return all(ratio is not None and abs(ratio - 1.0) < SHOWN_SHARE for ratio in ratios)
 
 
 def _impossible(each: ChangeView) -> Text:

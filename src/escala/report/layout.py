@@ -1,9 +1,11 @@
 """Lines that fit a terminal: chunks that flow, labels that hang, tables. Knows widths, no content."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +19,19 @@ QUIET: Final = "dim"
 VERDICT_STYLES: Final = {"fits": "green", "risky": "yellow", "does not fit": "red"}
 _RULER: Final = Console(width=WIDEST, force_terminal=False, legacy_windows=False)
 
+# A space at which no line is broken; it turns into a space when the line is put.
+GLUE: Final = "\ue000"
+_UNITS: Final = r"[µm]?s|min|h|days|years|[KMGTP]i?B|[kMG]?Wh|[kM]?J|k?g|t|GPU-h|[MBTk]|[kMGTPE]?FLOP/s"
+_BEFORE_UNIT: Final = re.compile(rf"(?<=\d) (?=%|(?:{_UNITS})(?![\w/]))")
+_BEFORE_AXIS: Final = re.compile(r" × (?=[A-Z])")
+
 Chunk = str | Text
+
+
+def glued(plan_title: str) -> str:
+    """The title of a plan that breaks between its axes only: 'PP 2 (1F1B)' stays in one line."""
+    settings = (_BEFORE_AXIS.split(part) for part in plan_title.split(" · "))
+    return " · ".join(f" ×{GLUE}".join(axis.replace(" ", GLUE) for axis in axes) for axes in settings)
 
 
 def width_of(console: Console) -> int:
@@ -45,11 +59,21 @@ def flow(chunks: Iterable[Chunk], width: int, separator: str = " · ") -> list[T
 
 
 def folded(text: Text, width: int) -> list[Text]:
-    """One text in lines of at most `width`, broken at spaces where there are any."""
+    """One text in lines of at most `width`, broken at spaces, but not between a number and its unit."""
+    text = text.copy()
+    text.plain = " ".join(_loose(word, width) for word in _BEFORE_UNIT.sub(GLUE, text.plain).split(" "))
     lines = list(text.wrap(_RULER, width))
     for each in lines:
         each.rstrip()
     return lines
+
+
+def _loose(word: str, width: int) -> str:
+    """A glued word, opened before its parenthesis or everywhere where it is too long for a line."""
+    if len(word) <= width:
+        return word
+    opened = word.replace(f"{GLUE}(", " (")
+    return opened if max(map(len, opened.split(" "))) <= width else word.replace(GLUE, " ")
 
 
 def put(console: Console, text: Chunk = "", *, indent: int = 0) -> None:
@@ -77,6 +101,7 @@ def apart(console: Console, left: Text, right: Text, *, indent: int, label: str 
 
 
 def _raw(console: Console, text: Text) -> None:
+    text.plain = text.plain.replace(GLUE, " ")
     text.rstrip()
     console.print(text, no_wrap=True, overflow="ignore", crop=False)
 
@@ -100,6 +125,25 @@ def table_of(console: Console, columns: Sequence[tuple[str, str]], *, indent: in
             overflow="fold",
         )
     return table
+
+
+class _Cell:
+    """A text that folds itself as paragraphs do."""
+
+    def __init__(self, text: Chunk) -> None:
+        self.text = text if isinstance(text, Text) else Text(text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from folded(self.text, options.max_width)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, max(1, self.text.cell_len)).with_maximum(options.max_width)
+
+
+def add_row(table: Table, *cells: Chunk) -> None:
+    """A row whose texts fold as paragraphs do."""
+    pairs = zip(table.columns, cells, strict=True)
+    table.add_row(*(_Cell(cell) if column.ratio else cell for column, cell in pairs))
 
 
 def put_table(console: Console, table: Table, *, indent: int = 2) -> None:

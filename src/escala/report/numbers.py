@@ -22,18 +22,29 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
+def plural(number: int) -> str:
+    """The ending of a counted noun."""
+    return "" if number == 1 else "s"
+
+
+def plans_text(number: int) -> str:
+    """A number of plans: '1 plan', '333,704 plans', '10.8 M plans'."""
+    return f"{count(number) if number < 1_000_000 else short(number)} plan{plural(number)}"
+
+
 def digits(value: float, significant: int = 3) -> str:
-    """A number with separators and about three digits: 0.0123, 4.56, 78.9, 1,234."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 10 ** (significant - 1):
-        return f"{value:,.0f}"
-    return f"{value:.{significant}g}"
+    """A number with separators in three digits: 0.0123, 4.56, 78.9, 1,230."""
+    rounded = float(f"{value:.{significant}g}")
+    if abs(rounded) >= 10 ** (significant - 1):
+        return f"{rounded:,.0f}"
+    return f"{rounded:.{significant}g}"
 
 
 def gib(value_bytes: float) -> str:
-    """Bytes as whole GiB from 10 on, with one decimal below."""
+    """Bytes as whole GiB from 10 on, with one decimal below; what is not nothing shows as more than 0."""
     value = value_bytes / GIB
+    if 0 < value < 0.05:
+        return "<0.1"
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
@@ -57,8 +68,10 @@ def seconds(value_s: float) -> str:
 
 
 def energy(value_j: float) -> str:
-    """Energy for people: kWh up to thousands, then MWh and GWh."""
+    """Energy for people: J, Wh, kWh up to thousands, then MWh and GWh."""
     value_kwh = value_j / KWH_J
+    if value_kwh < 1.0:
+        return f"{digits(value_kwh * 1e3)} Wh" if value_kwh >= 1e-3 else f"{digits(value_j)} J"
     for size, name in ((1e6, "GWh"), (1e4, "MWh")):
         if value_kwh >= size:
             return f"{digits(value_kwh / (1e6 if name == 'GWh' else 1e3))} {name}"

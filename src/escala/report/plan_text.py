@@ -5,14 +5,18 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from escala.report.answer import Answer, FamilyView, Interval, PlanView, RemedyView, RunView, ScalingView
+from escala.report.answer import Answer, FamilyView, Interval, PlanView, RunView
+from escala.report.curve_text import print_scaling
 from escala.report.layout import (
+    GLUE,
     QUIET,
     STRONG,
     VERDICT_STYLES,
     Chunk,
+    add_row,
     apart,
     flow,
+    glued,
     hanging,
     put,
     put_table,
@@ -20,8 +24,23 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
-from escala.report.numbers import bar, count, digits, energy, gib, mass, money, percent, seconds, short, span
+from escala.report.numbers import (
+    bar,
+    count,
+    digits,
+    energy,
+    gib,
+    mass,
+    money,
+    percent,
+    plans_text,
+    plural,
+    seconds,
+    short,
+    span,
+)
 from escala.report.reasons import difference
+from escala.report.refusal_text import print_refusal
 
 INDENT: Final = 5
 
@@ -56,9 +75,9 @@ def print_header(console: Console, given: Answer) -> None:
     ]
     where: list[Chunk] = [
         Text(f"{count(cluster.devices)} × {cluster.accelerator}", style=STRONG),
-        f"{count(cluster.nodes)} node{'s' if cluster.nodes > 1 else ''}",
+        f"{count(cluster.nodes)} node{plural(cluster.nodes)}",
         f"engine {given.engine}",
-        f"{count(given.considered)} plans in {digits(given.search_s, 2)} s",
+        f"{plans_text(given.considered)} in {digits(max(given.search_s, 0.01), 2)} s",
     ]
     for each in (*flow(what, width), *flow(where, width), Text()):
         put(console, each)
@@ -67,7 +86,7 @@ def print_header(console: Console, given: Answer) -> None:
 def print_choice(console: Console, given: Answer, plan: PlanView) -> None:
     """The recommended plan with its numbers and the reason for it."""
     width = room(console)
-    lines = flow([Text(part, style=STRONG) for part in plan.title.split(" · ")], width)
+    lines = flow([Text(part, style=STRONG) for part in glued(plan.title).split(" · ")], width)
     lines += flow(_speed(given, plan), width, "   ")
     lines += flow(_run(given, plan.run) if plan.run else _step(plan), width)
     lines += flow([choice_reason(given, plan)], width)
@@ -80,17 +99,12 @@ def _speed(given: Answer, plan: PlanView) -> list[Chunk]:
     fit = Text(f"{gib(memory.value)} of {gib(memory.capacity)} GiB, ")
     fit.append(plan.verdict, style=VERDICT_STYLES[plan.verdict])
     rate = plan.tokens_per_s_per_device
-    return [f"{rate_text(rate)} {unit(given)} {_range(rate)}", f"MFU {percent(plan.mfu)}", fit]
+    return [f"{digits(rate.value)} {unit(given)} {_range(rate)}", f"MFU {percent(plan.mfu)}", fit]
 
 
 def unit(given: Answer) -> str:
     """What the rate counts."""
     return "images/s/GPU" if given.workload.sample == "images" else "tok/s/GPU"
-
-
-def rate_text(rate: Interval) -> str:
-    """A rate in three digits and more."""
-    return digits(rate.value)
 
 
 def _range(rate: Interval) -> str:
@@ -112,7 +126,7 @@ def _run(given: Answer, run: RunView) -> list[Chunk]:
     time = run.duration_s
     parts: list[Chunk] = [
         f"{short(run.tokens)} {what}: {seconds(time.value)} {span(time.low, time.high, seconds)}",
-        f"{count(run.device_hours.value)} GPU-h",
+        f"{digits(run.device_hours.value)} GPU-h",
     ]
     if run.energy_j is not None:
         parts.append(f"{energy(run.energy_j.value)} {span(run.energy_j.low, run.energy_j.high, energy)}")
@@ -126,9 +140,12 @@ def _run(given: Answer, run: RunView) -> list[Chunk]:
 def choice_reason(given: Answer, plan: PlanView) -> str:
     """Why this plan: the simplest near the best, and what the best would gain."""
     first, within = given.plans[0], percent(given.tolerance)
+    margin = "; nothing fits with a margin" if given.is_risky else ""
+    if len(given.plans) == 1 and not given.rejected:
+        return f"the only plan{margin}"
     if first.rank == plan.rank:
-        return f"the best of all, and the simplest within {within} of it"
-    return f"simplest within {within} of the best (number {first.rank} {_gain(plan, first, given)})"
+        return f"the best of all, and the simplest within {within} of it{margin}"
+    return f"simplest within {within} of the best (number {first.rank} {_gain(plan, first, given)}){margin}"
 
 
 def _gain(plan: PlanView, first: PlanView, given: Answer) -> str:
@@ -147,9 +164,11 @@ def print_ranking(console: Console, given: Answer) -> None:
 
 
 def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
-    layout, *settings = plan.title.split(" · ")
+    layout, *settings = glued(plan.title).split(" · ")
     style, memory = (STRONG if is_chosen else ""), plan.memory_bytes
-    numbers = Text(f"{rate_text(plan.tokens_per_s_per_device):>9}   {gib(memory.value):>4} ", style=style)
+    numbers = Text(
+        f"{digits(plan.tokens_per_s_per_device.value, 4):>9}   {gib(memory.value):>4} ", style=style
+    )
     numbers.append(bar(memory.value / memory.capacity), style=VERDICT_STYLES[plan.verdict])
     apart(console, Text(layout, style=style), numbers, indent=INDENT, label=f"{plan.rank:>3}")
     quiet = Text(" · ".join(settings), style=QUIET)
@@ -158,70 +177,20 @@ def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
         put(console, line, indent=INDENT)
 
 
-def print_refusal(console: Console, given: Answer) -> None:
-    """Nothing fits: how many plans were looked at, why they fall, and what would help."""
-    headline = "nothing fits" if given.considered else "no plan can be built"
-    lines = [Text(headline, style="bold red")]
-    lines += [Text(f"{count(number)} plans: {reason}") for reason, number in given.rejected.items()]
-    if given.fixed:
-        fixed = ", ".join(f"{name}={','.join(values)}" for name, values in given.fixed.items())
-        lines += flow([f"only plans with {fixed} were looked at, as --fix asks"], room(console))
-    hanging(console, "No", lines, style="bold red")
-    put(console)
-    for number, each in enumerate(given.advice):
-        _remedy(console, each, "" if number else "Try")
-    if given.advice:
-        put(console)
-
-
-def _remedy(console: Console, each: RemedyView, label: str) -> None:
-    chunks: list[Chunk] = [Text(each.title, style=STRONG), f"one step {seconds(each.step_s)}"]
-    chunks += [Text(part, style=QUIET) for part in each.plan_title.split(" · ")]
-    hanging(console, label, flow(chunks, room(console)), style=STRONG)
-
-
-def print_scaling(console: Console, given: Answer, scaling: ScalingView) -> None:
-    """How few devices fit and how many are worth it."""
-    if scaling.fewest is None or scaling.worth is None:
-        return
-    lines = [
-        f"{count(scaling.fewest)} at least: below that nothing fits",
-        f"{count(scaling.worth)} are worth it: up to there a doubling gains {percent(scaling.worth_share)} "
-        "or more of the ideal",
-    ]
-    hanging(console, "GPUs", [row for each in lines for row in flow([each], room(console))], style=STRONG)
-    put(console)
-    columns = (
-        ("GPUs", "right"),
-        ("best plan", "text"),
-        ("step", "right"),
-        ("MFU", "right"),
-        ("scaling", "right"),
-    )
-    table = table_of(console, (*columns, ("GPU-h", "right")))
-    for each in scaling.points:
-        hours = "" if each.device_hours is None else count(each.device_hours)
-        values = (seconds(each.step_s), percent(each.mfu), percent(each.efficiency), hours)
-        table.add_row(count(each.devices), each.plan_title.split(" · ")[0], *values)
-    put_table(console, table)
-    put(console, Text(f"On {count(given.cluster.devices)} devices:", style=STRONG))
-    put(console)
-
-
 def print_families(console: Console, given: Answer) -> None:
     """The best plan of every technique, and why it is not the choice."""
-    table = table_of(console, (("technique", "left"), ("its best plan here", "text")))
+    table = table_of(console, (("technique", "left"), ("its best plan (DDP to HSDP alone)", "text")))
     for each in given.families:
-        table.add_row(Text(each.title, style=QUIET if each.plan is None else ""), _family(given, each))
+        add_row(table, Text(each.title, style=QUIET if each.plan is None else ""), _family(given, each))
     put_table(console, table)
 
 
 def _family(given: Answer, each: FamilyView) -> Text:
     if each.plan_title is None or each.step_s is None:
         return Text(each.why, style=QUIET)
-    ranks = [f" (number {plan.rank})" for plan in given.plans if plan.plan == each.plan]
-    layout = each.plan_title.split(" · ")[0]
-    return Text.assemble(each.why, (ranks[0] if ranks else f": {layout}", QUIET))
+    ranks = [f" (number{GLUE}{plan.rank})" for plan in given.plans if plan.plan == each.plan]
+    layout = glued(each.plan_title).split(" · ")[0]
+    return Text.assemble(each.why, (ranks[0] if ranks else f" · {layout}", QUIET))
 
 
 def print_assumptions(console: Console, given: Answer) -> None:
@@ -230,7 +199,7 @@ def print_assumptions(console: Console, given: Answer) -> None:
         return
     table = table_of(console, (("assumed", "left"), ("", "text"), ("change it", "left")))
     for each in given.assumptions:
-        table.add_row(each.name, Text.assemble(each.value, (f", {each.reason}", QUIET)), each.option)
+        add_row(table, each.name, Text.assemble(each.value, (f", {each.reason}", QUIET)), each.option)
     put_table(console, table)
 
 

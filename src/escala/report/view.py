@@ -141,6 +141,7 @@ def _point(problem: Problem, given: ScalePoint) -> ScalePointView:
         tokens_per_s=tokens / given.step_s,
         mfu=given.mfu,
         efficiency=given.efficiency,
+        is_risky=given.is_risky,
         device_hours=hours,
         energy_j_per_step=given.energy_j,
         cost=given.cost_usd,

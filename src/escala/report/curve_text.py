@@ -1,0 +1,60 @@
+"""How few devices fit and how many are worth it, for people."""
+
+from rich.console import Console
+from rich.text import Text
+
+from escala.report.answer import Answer, ScalePointView, ScalingView
+from escala.report.layout import (
+    STRONG,
+    VERDICT_STYLES,
+    add_row,
+    flow,
+    glued,
+    hanging,
+    put,
+    put_table,
+    room,
+    table_of,
+)
+from escala.report.numbers import count, digits, percent, plural, seconds
+
+
+def print_scaling(console: Console, given: Answer, scaling: ScalingView) -> None:
+    """How few devices fit and how many are worth it."""
+    if scaling.fewest is None or scaling.worth is None:
+        return
+    margin = ", and there only without a margin" if scaling.points[0].is_risky else ""
+    lines = [
+        f"{count(scaling.fewest)} at least: below that nothing fits{margin}",
+        f"{count(scaling.worth)} are worth it: up to there a doubling gains {percent(scaling.worth_share)} "
+        "or more of the ideal",
+    ]
+    hanging(console, "GPUs", [row for each in lines for row in flow([each], room(console))], style=STRONG)
+    put(console)
+    print_curve(console, scaling.points)
+    put(
+        console,
+        Text(
+            f"The plans on {count(given.cluster.devices)} device{plural(given.cluster.devices)}:",
+            style=STRONG,
+        ),
+    )
+    put(console)
+
+
+def print_curve(console: Console, points: tuple[ScalePointView, ...]) -> None:
+    """A line for each number of devices; device-hours where the whole run is known."""
+    heads = ("step", "MFU", "scaling", *(("GPU-h",) if points[0].device_hours is not None else ()))
+    table = table_of(
+        console, (("GPUs", "right"), ("best plan", "text"), *((head, "right") for head in heads))
+    )
+    for each in points:
+        hours = () if each.device_hours is None else (digits(each.device_hours),)
+        values = (seconds(each.step_s), percent(each.mfu), percent(each.efficiency), *hours)
+        add_row(table, count(each.devices), _best_plan(each), *values)
+    put_table(console, table)
+
+
+def _best_plan(each: ScalePointView) -> Text:
+    layout = glued(each.plan_title).split(" · ")[0]
+    return Text.assemble(layout, (" risky", VERDICT_STYLES["risky"]) if each.is_risky else "")
