@@ -284,3 +284,16 @@ def test_a_pipeline_takes_its_schedule_from_the_plan():
     # a shorter bubble, more in flight
     assert found.time.bubble_s[1] == pytest.approx(found.time.bubble_s[0] / 5, rel=0.02)
     assert found.memory.kinds.activations_bytes[1] > found.memory.kinds.activations_bytes[0]
+
+
+def test_no_plans_have_an_empty_estimate():
+    problem = Problem(
+        workload=Workload(network=network("gpt2"), sequence_tokens=1024, global_batch=8),
+        cluster=catalog.cluster_for("h100-sxm", 8),
+        engine=catalog.engine("pytorch"),
+        assumptions=catalog.assumptions(),
+    )
+
+    found = estimate(problem, Plans.of([]))
+
+    assert len(found) == len(found.step_s) == len(found.memory.needed_bytes) == 0

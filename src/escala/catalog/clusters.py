@@ -125,18 +125,8 @@ def device_count(given: object, what: str = "gpus") -> int:
     return given
 
 
-def cut(links: Sequence[Link], devices: int) -> tuple[Link, ...]:
-    """The levels that `devices` need: up to the first that joins them all, made no wider than they are."""
-    needed: list[Link] = []
-    for level in links:
-        needed.append(level)
-        if level.domain_devices >= devices:
-            break
-    return (*needed[:-1], replace(needed[-1], domain_devices=devices))
-
-
 def _links(levels: Sequence[Level], devices: int) -> tuple[Link, ...]:
-    return cut([_link(level) for level in levels], devices)
+    return tuple(_link(level) for level in levels)
 
 
 def _link(level: Level) -> Link:
@@ -155,7 +145,7 @@ def _default_links(node: Node, devices: int, per_node: int, text: str | None) ->
         if text is None
         else network_link(text, MOST_DEVICES)
     )
-    return cut([*inside, outside], devices)
+    return (*inside, outside)
 
 
 def _resized(node: Node, per_node: int) -> list[Level]:

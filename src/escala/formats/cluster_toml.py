@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from escala.catalog.accelerators import PEAKS, SHARES, accelerator, accelerator_name, node_of
-from escala.catalog.clusters import MOST_DEVICES, cluster_for, cut
+from escala.catalog.clusters import MOST_DEVICES, cluster_for
 from escala.catalog.links import link, network
 from escala.catalog.loader import CARBON, quantity_of, shown
 from escala.catalog.places import NODE_POWER_RATIO, Price, site
@@ -280,11 +280,11 @@ def _links(top: _Keys, devices: int) -> tuple[Link, ...]:
             f"domain {found[-1].domain_devices:,} leaves some of the {devices:,} devices unreached;"
             " add a link with domain = 'all'"
         )
-    return cut(found, devices)
+    return tuple(found)
 
 
 def _link(keys: _Keys, position: int, devices: int) -> Link:
-    domain = devices if keys.table.get("domain") == "all" else keys.count("domain")
+    domain = MOST_DEVICES if keys.table.get("domain") == "all" else keys.count("domain")
     base = _base_link(keys, domain)
     bytes_per_s = keys.quantity("bandwidth", "bytes_per_s", base.bytes_per_s)
     latency_s = keys.quantity("latency", "s", base.latency_s)

@@ -128,6 +128,12 @@ class Cluster:
         return self.groups[0].devices_per_node
 
     @property
+    def crossed_links(self) -> tuple[Link, ...]:
+        """Levels that some pair of devices crosses: those whose lower domain does not hold all devices."""
+        below = (1, *(link.domain_devices for link in self.links[:-1]))
+        return tuple(link for link, inner in zip(self.links, below, strict=True) if inner < self.devices)
+
+    @property
     def nodes(self) -> int:
         """Nodes of all groups together, the last one of each group perhaps not full."""
         return sum(-(-group.devices // group.devices_per_node) for group in self.groups)

@@ -87,6 +87,6 @@ def _special(problem: Problem, plans: Plans) -> dict[Regime, Bool]:
 
 def _is_slow(problem: Problem) -> bool:
     """An old or consumer device, or a crossed link of at most 6 GB/s for each device."""
-    crossed = problem.cluster.links if problem.cluster.devices > 1 else ()
+    crossed = problem.cluster.crossed_links
     narrow = any(link.bytes_per_s / link.oversubscription <= SLOW_BYTES_PER_S for link in crossed)
     return narrow or problem.accelerator.is_consumer or problem.accelerator.architecture in OLD

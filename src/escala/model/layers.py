@@ -119,7 +119,8 @@ def layer_time(
         tensor_parallel_s=tensor.forward_s + tensor.backward_s,
         context_parallel_s=context.forward_s + context.backward_s,
         expert_parallel_s=expert.forward_s + expert.backward_s,
-        dispatch_s=forward_s + backward_s - device_forward_s - device_backward_s,
+        # the soft maximum is never below device time; rounding may be
+        dispatch_s=np.maximum(forward_s + backward_s - device_forward_s - device_backward_s, 0.0),
         forward_s=forward_s,
         backward_s=backward_s,
         recompute_full_s=forward_s,

@@ -13,8 +13,17 @@ from escala.model.cluster import Accelerator
 from escala.model.columns import I64, Bool
 from escala.model.efficiency import peak_flop_per_s
 from escala.model.network import Attention, Experts, FeedForward, Part, StackRole
-from escala.model.plan import Compile, ContextKind, Offload, Plans, Recompute, Schedule, Split
-from escala.model.precision import RECIPES
+from escala.model.plan import (
+    Compile,
+    ContextKind,
+    Offload,
+    Plans,
+    Precision,
+    Recompute,
+    Schedule,
+    Split,
+)
+from escala.model.precision import RECIPES, recipe
 from escala.model.problem import Problem
 
 
@@ -211,20 +220,23 @@ def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
         broken |= needed[ability]
     later = (plans.offload_optimizer + plans.offload_params + plans.offload_activations) != Offload.NONE
     later |= plans.local_steps > 1
-    no_unit = np.array([not _has_unit(problem.accelerator, r.peak, r.high_peak) for r in RECIPES])
+    no_unit = np.array([not has_units(problem.accelerator, code) for code in Precision])
     return {
         Reject.ENGINE: broken,
         Reject.NOT_PLANNED: later,
         Reject.PRECISION: no_unit[plans.precision],
-        Reject.SITE_POWER: np.full(len(plans), _draws_too_much(problem)),
+        Reject.SITE_POWER: np.full(len(plans), draws_too_much(problem)),
     }
 
 
-def _has_unit(chip: Accelerator, *formats: str) -> bool:
-    return all(peak_flop_per_s(chip, name) is not None for name in formats)
+def has_units(chip: Accelerator, precision: Precision) -> bool:
+    """Whether a device has units for the formats that a precision computes in."""
+    own = recipe(precision)
+    return all(peak_flop_per_s(chip, name) is not None for name in (own.peak, own.high_peak))
 
 
-def _draws_too_much(problem: Problem) -> bool:
+def draws_too_much(problem: Problem) -> bool:
+    """Whether all devices, computing, exceed what the site or a rack may draw."""
     site, limit_w = problem.cluster.site, problem.accelerator.power_w
     if limit_w is None:
         return False
@@ -244,7 +256,7 @@ def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
         "cp": plans.cp > 1,
         "ep": plans.ep > 1,
         "etp": plans.etp > 1,
-        "ddp": plans.zero == 0,
+        "ddp": (plans.zero == 0) & (plans.dp * plans.cp > 1),
         "zero-1": plans.zero == 1,
         "zero-2": plans.zero == 2,
         "zero-3": plans.zero == 3,

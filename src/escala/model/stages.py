@@ -95,17 +95,17 @@ def slots(network: Network, plans: Plans) -> Slots:
     """Pairs of every plan with its distinct ranks."""
     first, group = distinct([getattr(plans, name) for name in LAYOUT_COLUMNS])
     tables = [list(_layout_slots(network, plans, int(row))) for row in first]
-    sizes = np.array([len(table) for table in tables])
+    sizes = np.array([len(table) for table in tables], np.int64)
     flat = [slot for table in tables for slot in table]
-    start = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    repeats = sizes[group]
+    start, repeats = np.cumsum(sizes) - sizes, sizes[group]
     row = np.repeat(np.arange(len(plans)), repeats)
-    begin = np.concatenate(([0], np.cumsum(repeats)[:-1])).astype(np.int64)
+    begin = np.cumsum(repeats) - repeats
     index = start[group][row] + np.arange(len(row)) - begin[row]
+    counts = np.array([slot.counts for slot in flat], np.float64).reshape(len(flat), len(kinds(network)))
     return Slots(
         row=row,
         first=begin,
-        counts=np.array([slot.counts for slot in flat], np.float64)[index],
+        counts=counts[index],
         has_embedding=np.array([slot.has_embedding for slot in flat], np.float64)[index],
         has_head=np.array([slot.has_head for slot in flat], np.float64)[index],
         rank=np.array([slot.rank for slot in flat], np.float64)[index],

@@ -29,7 +29,10 @@ STATE_COLUMNS: Final = (
 
 
 def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> tuple[F64, F64]:
-    """Weights and optimizer state of every pair, and its gradients. Shapes (pairs,)."""
+    """Weights, optimizer state and gradients: engine bytes per parameter / ranks that share them.
+
+    Two columns, gradients apart. Shapes (pairs,). Source: Rajbhandari 2020 (ZeRO), section 3; engine records.
+    """
     held = states(problem, plans, pairs, parts)
     return held["weights_bytes"] + held["optimizer_bytes"], held["gradients_bytes"]
 

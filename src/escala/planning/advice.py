@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from escala.model.plan import Plan
 from escala.model.problem import Problem
@@ -9,6 +10,9 @@ from escala.model.workload import Lora, Method
 from escala.planning.scaling import on
 from escala.planning.search import search
 from escala.planning.space import SpaceLimits
+
+MOST_DEVICES: Final = 1 << 16
+"""Devices up to which more of them are proposed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
     if not workload.is_frozen:
         adapted = replace(workload, method=Method.LORA, lora=Lora())
         yield "train LoRA adapters instead of all weights", replace(problem, workload=adapted)
-    devices = problem.cluster.devices
-    while devices * 2 <= workload.global_batch and devices < 1 << 16:
+    devices, reach = problem.cluster.devices, problem.cluster.links[-1].domain_devices
+    while devices * 2 <= min(workload.global_batch, reach, MOST_DEVICES):
         devices *= 2
         yield f"{devices:,} devices", on(problem, devices)

@@ -3,17 +3,24 @@
 from typing import Final
 
 from escala.errors import InvalidInput
+from escala.model.plan import Precision
+from escala.model.precision import recipe
 from escala.model.problem import Problem
+from escala.model.rejects import has_units
 from escala.model.workload import Method, OptimizerKind, Phase
 
 PLANNED_METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA)
 PLANNED_OPTIMIZERS: Final = (OptimizerKind.ADAMW, OptimizerKind.SGD)
 
 
-def refuse_unplanned(problem: Problem) -> None:
+def refuse_unplanned(problem: Problem, precision: Precision) -> None:
     """Raise InvalidInput for a question whose answer would be a guess."""
     _refuse_workload(problem)
     _refuse_cluster(problem)
+    chip = problem.accelerator
+    if not has_units(chip, precision):
+        able = [recipe(code).name for code in Precision if has_units(chip, code)]
+        raise InvalidInput(f"{chip.name} has no unit for {recipe(precision).name}; choose {', '.join(able)}")
 
 
 def _refuse_workload(problem: Problem) -> None:

@@ -20,6 +20,7 @@ from escala.model.estimate import Estimate, estimate, least_states, time_of
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
+from escala.model.rejects import REASONS, Reject, draws_too_much
 from escala.planning.cells import expand
 from escala.planning.checks import refuse_unplanned
 from escala.planning.frontier import CHUNK_ROWS, Frontier
@@ -29,6 +30,7 @@ from escala.planning.space import Group, SpaceLimits, groups, size, variants
 from escala.planning.variants import COLUMN_NAMES, Fitting, finishes
 
 TOO_BIG: Final = "does not fit"
+TOO_HUNGRY: Final = REASONS[Reject.SITE_POWER]
 TOO_SLOW: Final = "slower than those shown, by a bound"
 RECOMPUTE: Final = ("recompute", "recompute_layers")
 
@@ -75,8 +77,8 @@ def search(
     tolerance: float = 0.05,
 ) -> Found:
     """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits."""
-    refuse_unplanned(problem)
     narrowed = limits or SpaceLimits()
+    refuse_unplanned(problem, narrowed.precision)
     for accepted in (Verdict.FITS, Verdict.RISKY):
         found = _Search(problem, narrowed, objective, top, tolerance, accepted).run()
         if found.ranking is not None:
@@ -110,7 +112,9 @@ class _Search:
         every = groups(self.problem, self.limits)
         least = self._least_per_second()
         waiting: list[dict[str, I64]] = []
-        for group, table, seconds, lost in self.frontier.ordered(every):
+        powered = [] if draws_too_much(self.problem) else every
+        self.rejected[TOO_HUNGRY] = 0 if powered else size(self.problem, self.limits, every)
+        for group, table, seconds, lost in self.frontier.ordered(powered):
             kept = table[self.pool.may_show_cells(table, seconds * least)]
             self._count(group, TOO_BIG, lost)
             self._count(group, TOO_SLOW, len(table) - len(kept))
@@ -197,7 +201,7 @@ class _Search:
         choice = int(near[np.lexsort((values[near], points[near]))[0]])
         order = np.lexsort((points, values.round(12)))
         rows = order[first_of_each(layout_keys(plans)[order])][: self.pool.top]
-        rows = rows if choice in rows else np.append(rows[: self.pool.top - 1], choice)
+        rows = rows if choice in rows else np.append(rows, choice)
         rows = rows[np.argsort(values[rows], kind="stable")]
         return estimate(self.problem, plans.take(rows)), int(np.flatnonzero(rows == choice)[0])
 

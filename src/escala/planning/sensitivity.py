@@ -56,7 +56,7 @@ def _hardware(problem: Problem) -> Iterator[tuple[str, Problem]]:
         "2 × memory bandwidth",
         _with_chip(problem, replace(chip, memory_bytes_per_s=2 * chip.memory_bytes_per_s)),
     )
-    for index, link in enumerate(problem.cluster.links):
+    for index, link in enumerate(problem.cluster.crossed_links):
         wide = replace(link, bytes_per_s=2 * link.bytes_per_s)
         quick = replace(link, latency_s=link.latency_s / 2)
         yield f"2 × bandwidth of {link.name}", _with_link(problem, index, wide)

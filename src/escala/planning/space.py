@@ -234,7 +234,7 @@ def _orders(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp
     """Mesh orders that differ in the stride of an axis longer than one; one inside a single domain."""
     codes = [i for i, name in enumerate(PLACEMENTS) if limits.all_placements or name.startswith("tp")]
     kept = limits.keep("placement", tuple(codes))
-    if len(problem.cluster.links) == 1 or not kept:
+    if len(problem.cluster.crossed_links) <= 1 or not kept:
         return kept[:1]
     table = Plans.of([Plan(dp=dp, tp=tp, pp=pp, cp=cp, placement=PLACEMENTS[code]) for code in kept])
     reach = strides(table)

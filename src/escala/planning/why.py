@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from escala.errors import InvalidInput
 from escala.model.cluster import Cluster
 from escala.model.estimate import Estimate, estimate
 from escala.model.explain import LEDGER, TERMS
@@ -159,7 +160,12 @@ def _single(problem: Problem, family: Family) -> FamilyAnswer:
 
 
 def resized(cluster: Cluster, devices: int) -> Cluster:
-    """The same cluster with another number of devices, all in its first group."""
+    """The same cluster with another number of devices, all in its first group, as far as its links reach."""
+    reach = cluster.links[-1].domain_devices
+    if devices > reach:
+        raise InvalidInput(
+            f"{cluster.name} describes no link beyond {reach:,} devices, so {devices:,} cannot be planned"
+        )
     group = cluster.groups[0]
     per_node = min(group.devices_per_node, devices)
     return replace(cluster, groups=(replace(group, devices=devices, devices_per_node=per_node),))

@@ -56,7 +56,7 @@ def cluster_view(problem: Problem) -> ClusterView:
         nodes=cluster.nodes,
         memory_bytes=chip.memory_bytes,
         peak_flop_per_s=reference_peak_flop_per_s(problem),
-        links=tuple(_pick(LinkView, link) for link in cluster.links),
+        links=tuple(_pick(LinkView, link) for link in cluster.crossed_links),
         host_memory_bytes=cluster.host.memory_bytes,
         country=site.country,
         pue=site.pue,
