@@ -3,6 +3,21 @@
 Rows are facts as printed; a reading adds what the source leaves out and flags it. Nothing is fitted here.
 """
 
+from escala.calibration.published import Convention, Quantity
+from escala.calibration.reading import Reading, Skip, read
 from escala.calibration.rows import Fault, Row, Rows, read_rows
+from escala.calibration.software import Counter, Traits
 
-__all__ = ["Fault", "Row", "Rows", "read_rows"]
+__all__ = [
+    "Convention",
+    "Counter",
+    "Fault",
+    "Quantity",
+    "Reading",
+    "Row",
+    "Rows",
+    "Skip",
+    "Traits",
+    "read",
+    "read_rows",
+]
