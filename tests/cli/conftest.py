@@ -1,5 +1,6 @@
 import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from escala.cli.app import main
 
+EIGHT = ("llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -46,4 +48,21 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.fixture
 def eight() -> tuple[str, ...]:
-    return ("llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm")
+    return EIGHT
+
+
+@pytest.fixture(scope="session")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with plan.json and the last run of Llama-3.1-8B on 8 H100, made once."""
+    folder = tmp_path_factory.mktemp("answered")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ESCALA_CACHE_DIR", str(folder / "cache"))
+        assert main(["plan", *EIGHT, "-o", str(folder / "plan.json"), "--json"]) == 0
+    return folder
+
+
+@pytest.fixture
+def planned(run: Run, answered: Path, tmp_path: Path) -> Path:
+    """plan.json of Llama-3.1-8B on 8 H100 in the current folder, which is also the last run."""
+    shutil.copytree(answered, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "plan.json"

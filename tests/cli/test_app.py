@@ -1,9 +1,11 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
@@ -69,9 +71,7 @@ def examples(verb: str) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_examples_of_the_help_run(run, eight, verb: str):
-    assert run("plan", *eight, "-o", "plan.json").code == 0
-
+def test_examples_of_the_help_run(run, planned: Path, verb: str):
     codes = {line: run(*shlex.split(line)[1:]).code for line in examples(verb)}
 
     assert codes == dict.fromkeys(examples(verb), 0)
@@ -135,14 +135,17 @@ def test_a_full_disk_behind_stdout_is_one_line():
     assert done.stderr == "error: no space left on device\n"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
-def test_a_closed_pipe_is_silent():
-    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(SCRIPT)} catalog networks --json | head -c 10"
+@pytest.mark.parametrize("words", [["catalog", "networks"], ["catalog", "networks", "--json"], ["--help"]])
+def test_a_closed_pipe_is_silent(words: list[str]):
+    reader, writer = os.pipe()
+    os.close(reader)
 
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *words], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
 
-    assert len(done.stdout) == 10
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize("name", ["NO_COLOR", "TERM"])
@@ -158,6 +161,35 @@ def test_an_encoding_without_bars_does_not_fail():
     done = escala("catalog", "h100-sxm", env=environment)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
+def test_a_long_search_says_so_on_a_terminal_and_can_be_interrupted(tmp_path: Path):
+    import pty
+
+    ours, theirs = pty.openpty()
+    words = ["plan", "deepseek-v3", "--pareto", "--gpus", "2048", "--gpu", "h100-sxm"]
+    environment = {**os.environ, "TERM": "xterm", "ESCALA_CACHE_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *words],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=environment,
+    ) as search:
+        os.close(theirs)
+        said = b""
+        while b"ranking 60 plans" not in said:
+            said += os.read(ours, 4096)
+        search.send_signal(signal.SIGINT)
+        said += os.read(ours, 4096)
+        out = search.communicate()[0]
+    os.close(ours)
+
+    assert (search.returncode, out) == (130, b"")
+
+
+def test_nothing_is_said_where_stderr_is_no_terminal(run, eight):
+    assert run("plan", *eight).err == ""
 
 
 def test_main_returns_the_exit_code():

@@ -22,13 +22,3 @@ def test_demo_in_json_is_one_document(run, tmp_path: Path):
     assert document["plan"]["schema"] == "escala/plan@1"
     assert document["explain"]["schema"] == "escala/explain@1"
     assert all((tmp_path / name).is_file() for name in document["files"])
-
-
-def test_a_folder_that_cannot_be_made_is_one_clear_line(run, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-
-    result = run("demo", "--out", "file/demo")
-
-    assert result.code == 2
-    assert "cannot be made" in result.err
-    assert result.err.count("\n") == 1

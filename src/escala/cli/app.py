@@ -19,6 +19,7 @@ from escala.errors import EscalaError, near
 NO: Final = 1
 WRONG_INPUT: Final = 2
 INTERRUPTED: Final = 130
+LONGEST: Final = 1000  # letters of an error
 BROKEN_PIPE: Final = 141  # what a program ends with that SIGPIPE kills
 
 VERBS: Final = {
@@ -98,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _close_stdout()
         return BROKEN_PIPE
+    except SystemExit as end:  # click ends with 1 where nobody reads stdout, with 0 after completing a word
+        _close_stdout()
+        return BROKEN_PIPE if end.code else 0
     except OSError as error:
         _close_stdout()
         place = f"{error.filename}: " if error.filename else ""
@@ -110,8 +114,10 @@ def _code(result: Any) -> int:
 
 
 def _fail(message: str, code: int) -> int:
+    text = " ".join(message.split())
+    short = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
     with suppress(OSError):  # when nobody reads stderr, the exit code still says it
-        sys.stderr.write(f"error: {' '.join(message.split())}\n")
+        sys.stderr.write(f"error: {short}\n")
     return code
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escala.cli.options import examples, json_option
-from escala.cli.output import console, note, write_json
+from escala.cli.output import console, note, working, write_json
 from escala.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ def command(out: str, as_json: bool) -> None:
     from escala.report.saved import plan_file, remember
     from escala.report.view import answer
 
-    asked = _asked()
-    document = answer(asked)
-    file = plan_file(asked)
-    story = explained(file, file.recommended)
+    with working("planning"):
+        asked = _asked()
+        document = answer(asked)
+        file = plan_file(asked)
+        story = explained(file, file.recommended)
     files = _write(asked, out)
     remember(asked)
     if as_json:
@@ -67,10 +68,10 @@ def _write(asked: "Asked", out: str) -> list[str]:
     from pathlib import Path
 
     from escala.errors import InvalidInput
-    from escala.planning.timeline import timeline
-    from escala.planning.trace import write_trace
-    from escala.report.saved import plan_file, save_plan
+    from escala.report.saved import plan_file, save_plan, save_trace
 
+    if not out.strip():
+        raise InvalidInput("--out names no folder; give one, or leave it out for escala-demo")
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,5 +80,5 @@ def _write(asked: "Asked", out: str) -> list[str]:
         raise InvalidInput(f"{folder} cannot be made ({reason}); name another place with --out") from None
     file = plan_file(asked)
     save_plan(asked, str(folder / "plan.json"))
-    write_trace(timeline(file.problem, file.plans[file.recommended]), folder / "trace.json")
+    save_trace(file, file.recommended, str(folder / "trace.json"))
     return [str(folder / "plan.json"), str(folder / "trace.json")]

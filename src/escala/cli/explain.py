@@ -25,24 +25,15 @@ def command(plan: str | None, trace: str | None, as_json: bool) -> int:
     """
     from escala.report.explain_text import print_explained
     from escala.report.explain_view import explained
-    from escala.report.saved import chosen_plan
+    from escala.report.saved import chosen_plan, save_trace
 
     file, row = chosen_plan(plan)
     with working("explaining"):
         document = explained(file, row)
-    if trace is not None:
-        _write_trace(file, row, trace)
+    if trace is not None and document.broken_rules:
+        note(f"wrote nothing: the plan cannot be run, {trace} is untouched")
+    elif trace is not None:
+        save_trace(file, row, trace)
+        note(f"wrote {trace}")
     show(document, as_json, print_explained)
     return 1 if document.broken_rules else 0
-
-
-def _write_trace(file: object, row: int, path: str) -> None:
-    from pathlib import Path
-
-    from escala.planning.timeline import timeline
-    from escala.planning.trace import write_trace
-    from escala.report.planfile import PlanFile
-
-    assert isinstance(file, PlanFile)
-    write_trace(timeline(file.problem, file.plans[row]), Path(path))
-    note(f"wrote {path}")

@@ -9,6 +9,7 @@ import click
 
 from escala.cli.verb import Switch
 
+NUMBER: Final = re.compile(r"[-+]?[\d.,_]+(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 Command = TypeVar("Command", bound=Callable[..., Any])
 MOST_DEVICES: Final = 1_000_000
 SHORT: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
@@ -58,6 +59,29 @@ class Number(click.ParamType):  # type: ignore[type-arg] # only generic from cli
             return math.nan
 
 
+class Word(click.ParamType):  # type: ignore[type-arg] # only generic from click 8.4 on
+    """A name of a short list; case does not count."""
+
+    name = "NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name in small letters."""
+        return str(value).strip().lower()
+
+
+class Rate(click.ParamType):  # type: ignore[type-arg] # only generic from click 8.4 on
+    """A link of the catalog or a rate with its unit; a bare number would be bytes in a second."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, or a refusal of a number without unit."""
+        text = str(value).strip()
+        if NUMBER.fullmatch(text):
+            self.fail(f"'{shown(text)}' has no unit; write for example '400 Gb/s'", param, ctx)
+        return text
+
+
 def shown(value: object) -> str:
     """A given value as a short line for a message."""
     text = " ".join(str(value).split())
@@ -98,7 +122,10 @@ where_options = stacked(
         "--gpus-per-node", type=devices, help="Devices in a node, where it is not the usual number."
     ),
     click.option(
-        "--network", metavar="RATE", help="Network per device: '400 Gb/s' or a link of the catalog."
+        "--network",
+        type=Rate(),
+        metavar="RATE",
+        help="Network per device: '400 Gb/s' or a link of the catalog.",
     ),
     click.option("--cluster", metavar="NAME|FILE", help="Cluster of the catalog, or a cluster.toml."),
     click.option("--price", type=Number(0.0, 1e5), metavar="USD", help="Price of one device-hour."),
@@ -111,13 +138,21 @@ what_options = stacked(
     click.option(
         "--tokens", type=Number(1.0, 1e18, suffixes=True), help="Tokens (or images) of the whole run."
     ),
-    click.option("--precision", default="bf16", metavar="NAME", show_default=True, help="Number format."),
     click.option(
-        "--method", default="pretrain", metavar="NAME", show_default=True, help="pretrain, full or lora."
+        "--precision", type=Word(), default="bf16", metavar="NAME", show_default=True, help="Number format."
+    ),
+    click.option(
+        "--method",
+        type=Word(),
+        default="pretrain",
+        metavar="NAME",
+        show_default=True,
+        help="pretrain, full or lora.",
     ),
     click.option("--lora-rank", type=Whole(1, 65536), help="Rank of the adapters, for --method lora."),
     click.option(
         "--optimizer",
+        type=Word(),
         default="adamw",
         metavar="NAME",
         show_default=True,

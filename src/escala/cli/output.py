@@ -52,5 +52,5 @@ def working(what: str) -> Iterator[None]:
     if not errors.is_terminal or errors.is_dumb_terminal:
         yield
         return
-    with errors.status(what):
+    with errors.status(f"{what}; Ctrl-C stops"):
         yield

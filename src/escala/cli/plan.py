@@ -7,6 +7,7 @@ import click
 from escala.cli.options import (
     Number,
     Whole,
+    Word,
     devices,
     examples,
     json_option,
@@ -34,7 +35,14 @@ EXAMPLES = (
 @click.argument("model")
 @where_options
 @what_options
-@click.option("--objective", default="time", metavar="NAME", show_default=True, help="time, cost or energy.")
+@click.option(
+    "--objective",
+    type=Word(),
+    default="time",
+    metavar="NAME",
+    show_default=True,
+    help="time, cost or energy.",
+)
 @click.option("--top", type=Whole(1, 1000), default=6, show_default=True, help="Plans to show.")
 @switch("--pareto/--no-pareto", help="Only plans that no other beats in time, memory and simplicity.")
 @click.option(
@@ -56,8 +64,9 @@ def command(model: str, as_json: bool, output: str | None, **given: Any) -> int:
     from escala.report.saved import remember, save_plan
     from escala.report.view import answer
 
-    asked = ask(model, given)
-    document = answer(asked)
+    with working("ranking 60 plans for the front" if given["pareto"] else "searching"):
+        asked = ask(model, given)
+        document = answer(asked)
     is_found = document.recommended is not None
     if output is not None and is_found:
         save_plan(asked, output)
@@ -104,10 +113,8 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
         raise InvalidInput(f"--min-gpus {least} is above --max-gpus {most}; give a range that is not empty")
     whole = cluster_of(given, most if given["cluster"] is None else given["max_gpus"])
     problem, assumed = answerable(question_of(model, given, whole))
-    with working("searching every number of devices"):
-        points = curve(
-            problem, limits, least=least, most=whole.devices, objective=objective_of(given["objective"])
-        )
+    objective = objective_of(given["objective"])
+    points = curve(problem, limits, least=least, most=whole.devices, objective=objective)
     devices = points.fewest or whole.devices
     smaller = replace(problem, cluster=cluster_of(given, devices)) if given["gpu"] else on(problem, devices)
     return replace(_searched(smaller, assumed, limits, given), curve=points)
@@ -120,13 +127,12 @@ def _searched(problem: Any, assumed: Any, limits: "SpaceLimits", given: dict[str
     from escala.report.view import Asked
 
     objective, top = objective_of(given["objective"]), given["top"]
-    with working("searching"):
-        found = search(
-            problem,
-            limits,
-            objective=objective,
-            top=CANDIDATES if given["pareto"] else top,
-            tolerance=given["tolerance"],
-        )
+    found = search(
+        problem,
+        limits,
+        objective=objective,
+        top=CANDIDATES if given["pareto"] else top,
+        tolerance=given["tolerance"],
+    )
     asked = Asked(problem=problem, limits=limits, found=found, assumed=assumed)
     return on_front(asked, top) if given["pareto"] else asked

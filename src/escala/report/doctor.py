@@ -102,7 +102,7 @@ def doctor_view(config: Config) -> DoctorView:
         settings={name: os.environ[name] for name in SETTINGS if name in os.environ},
         config=config,
         cache=str(cache_folder()),
-        has_last_run=(cache_folder() / NAME).is_file(),
+        has_last_run=os.path.isfile(cache_folder() / NAME),
     )
 
 

@@ -4,9 +4,7 @@ The network stands by its name where the catalog has the same one, else with its
 always written out, so that a plan means the same after the catalog has changed.
 """
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +26,9 @@ from escala.model.workload import Workload
 from escala.planning.search import Objective
 from escala.planning.space import SpaceLimits
 from escala.report.keys import keys_of, record_of, table_of
+from escala.report.limits import refuse_impossible
 from escala.report.planwords import narrowed, objective_of, plan_keys, plan_of, text_of
+from escala.report.wholefile import write_whole
 
 SCHEMA: Final = "escala/plan-file@1"
 LAST_SCHEMA: Final = "escala/last-run@1"
@@ -61,13 +61,13 @@ class PlanFile:
 def write_plan(file: PlanFile, path: Path) -> None:
     """Write the recommended plan; the file appears whole or not at all."""
     document = {**_common(file, SCHEMA), "plan": plan_keys(file.plans[file.recommended])}
-    write_whole(path, {**document, "estimate": dict(file.estimate)})
+    _write_json(path, {**document, "estimate": dict(file.estimate)})
 
 
 def write_last(file: PlanFile, path: Path) -> None:
     """Write all plans of the last run, so that they can be explained by number."""
     plans = [plan_keys(plan) for plan in file.plans]
-    write_whole(path, {**_common(file, LAST_SCHEMA), "plans": plans, "recommended": file.recommended})
+    _write_json(path, {**_common(file, LAST_SCHEMA), "plans": plans, "recommended": file.recommended})
 
 
 def read_plan(path: str | Path) -> PlanFile:
@@ -80,8 +80,10 @@ def read_plan(path: str | Path) -> PlanFile:
     _known(keys, PLAN_KEYS if schema == SCHEMA else LAST_KEYS, where)
     plans = _plans(keys, where)
     searched = _searched(table_of(keys.get("search", {}), f"{where}: search"), plans[0], f"{where}: search")
+    problem = _problem(keys, where)
+    refuse_impossible(problem, plans, where)
     return PlanFile(
-        problem=_problem(keys, where),
+        problem=problem,
         plans=plans,
         recommended=_index(keys.get("recommended", 0), len(plans), where),
         searched=searched,
@@ -89,19 +91,8 @@ def read_plan(path: str | Path) -> PlanFile:
     )
 
 
-def write_whole(path: Path, document: Any) -> None:
-    """JSON to a file through a draft beside it; what cannot be written leaves nothing behind."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
-    try:
-        draft.write_bytes(text)
-        draft.replace(path)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InvalidInput(f"{path} cannot be written ({reason}); name another place") from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
+def _write_json(path: Path, document: Any) -> None:
+    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
 
 
 def _common(file: PlanFile, schema: str) -> dict[str, Any]:
@@ -166,10 +157,13 @@ def _network(table: Mapping[str, Any], where: str) -> Network:
 
 def _searched(table: Mapping[str, Any], plan: Plan, where: str) -> Searched:
     _known(table, SEARCH_KEYS, where)
+    fix, all_placements = table.get("fix", []), table.get("all_placements", False)
+    if not isinstance(fix, list) or not isinstance(all_placements, bool):
+        raise InvalidInput(f"{where}: fix has to be a list of texts and all_placements true or false")
     limits = SpaceLimits(
-        fixed=narrowed(tuple(str(each) for each in table.get("fix", ()))),
+        fixed=narrowed(tuple(str(each) for each in fix)),
         precision=plan.precision,
-        all_placements=bool(table.get("all_placements", False)),
+        all_placements=all_placements,
     )
     tolerance = table.get("tolerance", 0.05)
     if not isinstance(tolerance, int | float) or not 0 <= tolerance <= 1:

@@ -58,6 +58,7 @@ FIXABLE: Final = (
 """Fields that the search chooses, and that a person may narrow."""
 _FROM_ZERO: Final = ("zero", "recompute_layers", "stage_layers")
 MOST: Final = 1_000_000_000
+MOST_FIXED: Final = 1_000_000
 _SHORT: Final = {"one-f-one-b": "1f1b"}
 _YES: Final = {"true": 1, "yes": 1, "on": 1, "1": 1, "false": 0, "no": 0, "off": 0, "0": 0}
 
@@ -130,8 +131,11 @@ def code_of(name: str, given: object) -> int:
         return _among(name, text, _YES)
     if name == "placement":
         return _among(name, text, {place: code for code, place in enumerate(PLACEMENTS)})
-    if not text.isdecimal() or not text.isascii():
-        raise InvalidInput(f"{name}={shown(text)} is not allowed; give a whole number")
+    least, most = (0, 3) if name == "zero" else (1, MOST_FIXED)
+    if not text.isdecimal() or not text.isascii() or not least <= int(text[:20]) <= most:
+        raise InvalidInput(
+            f"{name}={shown(text)} is not allowed; give a whole number from {least} to {most:,}"
+        )
     return int(text)
 
 

@@ -5,10 +5,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from escala.errors import InvalidInput
+from escala.planning.timeline import timeline
+from escala.planning.trace import trace
+from escala.report.limits import refuse_long_trace
 from escala.report.plan_view import plan_view
 from escala.report.planfile import PlanFile, Searched, read_plan, write_last, write_plan
 from escala.report.view import Asked
+from escala.report.wholefile import write_whole
 
 NAME: Final = "last-run.json"
 
@@ -50,6 +56,12 @@ def save_plan(asked: Asked, path: str) -> None:
     write_plan(plan_file(asked), Path(path))
 
 
+def save_trace(file: PlanFile, row: int, path: str) -> None:
+    """Write one step of a plan, task by task."""
+    refuse_long_trace(file.plans[row])
+    write_whole(Path(path), msgspec.json.encode(trace(timeline(file.problem, file.plans[row]))))
+
+
 def remember(asked: Asked) -> bool:
     """Keep the plans for `escala explain N`; False where the cache cannot be written."""
     folder = cache_folder()
@@ -71,7 +83,9 @@ def recall() -> PlanFile:
 
 def chosen_plan(name: str | None) -> tuple[PlanFile, int]:
     """The plan that a person names: a file, the number of a plan of the last run, or its recommended one."""
-    if name is None or name.strip().isdecimal():
+    if name is not None and not name.strip():
+        raise InvalidInput("no plan is named; give a plan.json or the number of a plan of the last run")
+    if name is None or (name.isascii() and name.strip().isdecimal()):
         last = recall()
         return last, last.recommended if name is None else _by_number(last, int(name))
     file = read_plan(name)
