@@ -11,7 +11,7 @@ import pytest
 
 DATA = Path(__file__).parents[2] / "src" / "escala" / "catalog" / "data"
 TOML = sorted(DATA.rglob("*.toml"))
-CSV = sorted(DATA.rglob("*.csv"))
+CSV = sorted(DATA.parents[1].rglob("*.csv"))
 QUANTITY = re.compile(r"[-+]?[\d.,_]+(e[-+]?\d+)? [A-Za-zµ$€/]+", re.IGNORECASE)
 BOOKKEEPING = {"aliases", "title", "schema", "schema_version", "version"}
 

@@ -18,7 +18,13 @@ def square(size: float, count: float = 1.0, **marks: bool) -> Matmul:
 
 def core(keys: float = 512.5, all_keys: float = 1024.0, is_aligned: bool = True) -> Core:
     return Core(
-        queries=ONE * 1024, heads=ONE * 16, keys=keys, all_keys=all_keys, width=128.0, is_aligned=is_aligned
+        queries=ONE * 1024,
+        heads=ONE * 16,
+        keys=keys,
+        all_keys=all_keys,
+        block_keys=ONE * all_keys,
+        width=128.0,
+        is_aligned=is_aligned,
     )
 
 

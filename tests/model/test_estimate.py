@@ -82,7 +82,9 @@ def plans_of(question: Question) -> Plans:
     ways = concatenate(tables)
     ways = ways.take(rng.integers(0, len(ways), SAMPLE))
     may_compile, may_fuse = ("compile" not in problem.engine.lacks, "fused-loss" not in problem.engine.lacks)
-    mode = rng.integers(0, 4, SAMPLE)
+    lacks = problem.engine.lacks
+    modes = [int(m) for m in Recompute if m.name.lower().replace("_", "-") not in lacks]
+    mode = rng.choice(modes, SAMPLE)
     some = rng.integers(1, np.maximum(problem.workload.network.layers // ways.pp, 2))
     return changed(
         ways,

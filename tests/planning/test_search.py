@@ -173,12 +173,14 @@ def every_plan(case: Case) -> Plans:
 def _recompute(case: Case) -> dict[int, list[tuple[int, int]]]:
     """By pp: no, selective and full recompute, and 1 to n - 1 first layers of a rank with n."""
     allowed = case.limits.keep("recompute", tuple(int(mode) for mode in Recompute))
+    lacks = case.problem.engine.lacks
+    names = {int(Recompute.SELECTIVE): "selective", int(Recompute.FIRST_LAYERS): "first-layers"}
     found = {}
     for pp in range(1, case.problem.cluster.devices + 1):
         of_rank = -(-case.problem.workload.network.layers // pp)
         some = [(int(Recompute.FIRST_LAYERS), n) for n in range(1, of_rank)]
         every = [(int(m), 0) for m in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)] + some
-        found[pp] = [choice for choice in every if choice[0] in allowed]
+        found[pp] = [(mode, n) for mode, n in every if mode in allowed and names.get(mode) not in lacks]
     return found
 
 
@@ -333,11 +335,13 @@ def test_no_tolerance_recommends_the_best():
     assert found.recommended == 0
 
 
-def test_top_limits_the_ranking():
+def test_top_limits_the_ranking_which_has_the_recommended_plan_as_well():
     found = search(CASES["everything fits"].problem, top=3)
 
     assert found.ranking is not None
-    assert len(found.ranking) == 3
+    assert found.recommended is not None
+    assert len(found.ranking) == max(3, found.recommended + 1)
+    assert len(found.ranking) <= 4
 
 
 def test_nothing_fits_on_a_tiny_device():

@@ -13,7 +13,7 @@ PIPE = {"pp": 4, "schedule": Schedule.ONE_F_ONE_B, "micro_batches": 8}
     [
         (Plan(), 0),
         (Plan(dp=8), 1),
-        (Plan(dp=8, zero=1, shard=8), 2),
+        (Plan(dp=8, zero=1, shard=8), 1),
         (Plan(dp=8, zero=3, reshard=True, shard=8), 2),
         (Plan(dp=8, zero=3, reshard=True, shard=4), 3),
         (Plan(tp=8, sp=True), 3),

@@ -80,7 +80,7 @@ def core_s(problem: Problem, core: Core, flop_per_s: F64) -> tuple[F64, F64]:
         chip = problem.accelerator
         share = chip.flash3_efficiency if kernel is AttentionKernel.FLASH3 else chip.flash2_efficiency
         edge = 1.0 + known.flash_block_tokens / core.all_keys
-        ramp = 1.0 + known.flash_ramp_tokens / core.all_keys
+        ramp = 1.0 + known.flash_ramp_tokens / core.block_keys
         forward_s = core.flop * edge / (flop_per_s * (share or 1.0)) * ramp
         return forward_s, forward_s * known.flash_backward_ratio
     return _score_s(problem, core, flop_per_s, kernel)

@@ -181,13 +181,18 @@ def least_s(problem: Problem, plans: Plans, states: LeastStates, limit_bytes: fl
 def _least_recompute_s(problem: Problem, plans: Plans, pairs: Slots, each: list[LayerTime], room: F64) -> F64:
     keeps = kept_layers(problem, plans)
     whole = _over(pairs, [k.whole_bytes for k in keeps])
-    spared = whole - _over(pairs, [k.checkpoint_bytes for k in keeps])
+    missing = np.maximum(whole - room + logits_bytes(problem, plans, pairs), 0.0)
     room = room - logits_bytes(problem, plans, pairs)
-    share = np.clip((whole - room) / np.maximum(spared, 1.0), 0.0, 1.0)
-    some_s = share * _over(pairs, [t.recompute_full_s for t in each])
+    # whichever kind frees a byte fastest, so that no mix of layers on any rank is cheaper
+    per_byte = [
+        t.recompute_full_s / np.maximum(k.whole_bytes - k.checkpoint_bytes, 1.0)
+        for t, k in zip(each, keeps, strict=True)
+    ]
+    all_s = _over(pairs, [t.recompute_full_s for t in each])
+    some_s = np.minimum(missing * np.minimum.reduce(per_byte), all_s)
     selective_s = _over(pairs, [t.recompute_selective_s for t in each])
     enough = _over(pairs, [k.selective_bytes for k in keeps]) <= room
-    return np.where(enough & (share > 0), np.minimum(some_s, selective_s), some_s)
+    return np.asarray(np.where(enough, np.minimum(some_s, selective_s), some_s), np.float64)
 
 
 def _over(pairs: Slots, columns: list[F64]) -> F64:

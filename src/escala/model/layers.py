@@ -57,7 +57,7 @@ class LayerTime:
     recompute_selective_s: F64
 
 
-COMPUTE_COLUMNS: Final = ("tp", "sp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
+COMPUTE_COLUMNS: Final = ("tp", "sp", "cp", "cp_kind", "ep", "etp", "micro_batch", "precision", "compile")
 GROUP_COLUMNS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "placement")
 
 

@@ -19,7 +19,7 @@ from escala.model.network import (
     Part,
     Stack,
 )
-from escala.model.plan import Plans
+from escala.model.plan import ContextKind, Plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,6 +34,7 @@ class Shape:
     cp: F64
     ep: F64
     etp: F64
+    ring_ranks: F64
 
     @classmethod
     def of(cls, plans: Plans, sequence_tokens: float) -> "Shape":
@@ -51,6 +52,7 @@ class Shape:
             cp=cp,
             ep=plans.ep.astype(np.float64),
             etp=plans.etp.astype(np.float64),
+            ring_ranks=np.where(plans.cp_kind == ContextKind.RING, cp, 1.0),
         )
 
 
@@ -79,13 +81,15 @@ class Matmul:
 class Core:
     """One attention core: queries of this rank, heads of this rank, mean keys per query, head widths.
 
-    `score_elements` is what an unfused kernel writes: every query against every key of its window.
+    `score_elements` is what an unfused kernel writes: every query against every key of its window. A ring
+    runs one kernel for the keys of each rank: `block_keys`.
     """
 
     queries: F64
     heads: F64
     keys: float
     all_keys: float
+    block_keys: F64
     width: float
     is_aligned: bool
 
@@ -201,6 +205,7 @@ def _core(part: Attention, shape: Shape) -> Core:
         heads=part.heads / shape.tp,
         keys=mean_keys(part, length),
         all_keys=all_keys,
+        block_keys=np.maximum(all_keys / shape.ring_ranks, 1.0),
         width=part.head_dim + part.value_head_dim,
         is_aligned=part.head_dim % 8 == 0,
     )

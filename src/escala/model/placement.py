@@ -6,6 +6,7 @@ every device has its own port, so ranks inside the domain add their ports.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -25,7 +26,7 @@ class Wire:
     """What a group of ranks finds: speed of gathers and of all-reduces per rank, latency of one operation.
 
     `inside` counts the ranks of the group in the innermost domain; `fast` and `slow` are the speeds inside it
-    and out of it for traffic between single pairs; `level` is the outermost link level that it crosses.
+    and over the slowest level crossed for traffic between single pairs; `level` is the outermost level.
     """
 
     ranks: F64
@@ -57,12 +58,17 @@ def strides(plans: Plans) -> dict[str, I64]:
 
 
 def members(plans: Plans, axes: tuple[str, ...], domain_devices: int) -> I64:
-    """Ranks of a group over some axes that share one domain of the given number of devices."""
+    """Ranks of a group over some axes that share one domain, in the group that domain borders cut smallest.
+
+    For each axis: all ranks when the domain holds every device; otherwise gcd(stride * degree, domain) /
+    stride, at least 1, since groups start at multiples of stride * degree. Source: counting.
+    """
     reach = strides(plans)
     count = np.ones(len(plans), np.int64)
     for axis in axes:
         degree: I64 = getattr(plans, axis)
-        count = count * np.minimum(degree, np.maximum(1, domain_devices // reach[axis]))
+        piece = np.gcd(reach[axis] * degree, domain_devices) // reach[axis]
+        count = count * np.where(plans.devices <= domain_devices, degree, np.clip(piece, 1, degree))
     return count
 
 
@@ -84,6 +90,7 @@ def wire(
     latency = np.zeros(len(plans))
     inside = below
     outermost = np.zeros(len(plans), np.int64)
+    slow = np.full(len(plans), np.inf)
     for level, link in enumerate(cluster.links):
         here = np.clip(members(plans, axes, _domain(cluster, level)) // step, 1, ranks)
         crossed = here > below
@@ -94,19 +101,18 @@ def wire(
         reduce = np.where(crossed, np.minimum(reduce, port * share), reduce)
         latency = latency + np.where(crossed, link.latency_s * doublings(here / below), 0.0)
         outermost = np.where(crossed, level, outermost)
+        alone = link.bytes_per_s / link.oversubscription * link.gather_efficiency
+        slow = np.where(crossed, np.minimum(slow, alone), slow)
         below = here
         inside = here if level == 0 else inside
     fast = cluster.links[0].bytes_per_s * cluster.links[0].gather_efficiency
-    slow = cluster.links[min(1, len(cluster.links) - 1)]
-    slow_speed = slow.bytes_per_s / slow.oversubscription * slow.gather_efficiency
-    count = len(plans)
     return Wire(
         ranks=ranks.astype(np.float64),
         inside=inside.astype(np.float64),
         gather_bytes_per_s=gather,
         reduce_bytes_per_s=reduce,
-        fast_bytes_per_s=np.full(count, fast),
-        slow_bytes_per_s=np.full(count, slow_speed),
+        fast_bytes_per_s=np.full(len(plans), fast),
+        slow_bytes_per_s=slow,
         latency_s=latency,
         level=outermost,
     )
@@ -128,7 +134,16 @@ def neighbour_wire(cluster: Cluster, plans: Plans) -> tuple[F64, F64]:
     return ports[level], np.array([link.latency_s for link in cluster.links])[level]
 
 
+@cache
 def _domain(cluster: Cluster, level: int) -> int:
-    """Devices of one domain; the outermost level joins all, so a plan never runs out of links."""
-    last = level == len(cluster.links) - 1
-    return max(cluster.devices, 1) if last else cluster.links[level].domain_devices
+    """Devices of one domain; the outermost level joins all, so a plan never runs out of links.
+
+    Of rack-wide domains (more than a node) a job takes the same number each, when they do not divide it: 64
+    of 72 for 256 devices.
+    """
+    domain = cluster.links[level].domain_devices
+    if level == len(cluster.links) - 1:
+        return max(cluster.devices, 1)
+    if cluster.devices <= domain or cluster.devices % domain == 0 or domain <= cluster.devices_per_node:
+        return domain
+    return max(each for each in range(1, domain + 1) if cluster.devices % each == 0)

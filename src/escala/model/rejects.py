@@ -250,6 +250,7 @@ def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
     """Plans that need each ability which an engine may lack, by its name in the engine record."""
     layers, stages = problem.workload.network.layers, plans.pp * plans.virtual_stages
     uneven = (plans.split != Split.EVEN) | (layers % stages != 0)
+    split = plans.tp * plans.pp * plans.cp * plans.ep > 1
     return {
         "tp": plans.tp > 1,
         "pp": plans.pp > 1,
@@ -257,6 +258,7 @@ def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
         "ep": plans.ep > 1,
         "etp": plans.etp > 1,
         "ddp": (plans.zero == 0) & (plans.dp * plans.cp > 1),
+        "ddp-with-model-parallel": (plans.zero == 0) & (plans.dp * plans.cp > 1) & split,
         "zero-1": plans.zero == 1,
         "zero-2": plans.zero == 2,
         "zero-3": plans.zero == 3,
@@ -264,7 +266,7 @@ def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
         "hsdp": (plans.zero == 3) & (plans.shard < plans.dp * plans.cp),
         "zero-2-with-pp": (plans.zero >= 2) & (plans.pp > 1),
         "reshard-with-pp": (plans.reshard == 1) & (plans.pp > 1),
-        "zero-1-with-model-parallel": (plans.zero == 1) & (plans.tp * plans.pp * plans.ep > 1),
+        "zero-1-with-model-parallel": (plans.zero == 1) & split,
         "gpipe": plans.schedule == Schedule.GPIPE,
         "interleaved": plans.schedule == Schedule.INTERLEAVED,
         "zero-bubble-v": plans.schedule == Schedule.ZERO_BUBBLE_V,

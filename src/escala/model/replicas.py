@@ -8,8 +8,7 @@ from escala.model.placement import Wire
 from escala.model.plan import Plans
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
-from escala.model.shards import sharing
-from escala.model.slowest import Rank, held_ranks
+from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 
 
 def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
@@ -45,20 +44,23 @@ def gathers_per_step(problem: Problem, plans: Plans) -> tuple[F64, F64, F64]:
 
 
 def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64]:
-    """Seconds to gather all weights of the rank once, and to reduce-scatter its gradients once."""
-    parts = rank.parts
+    """Seconds to gather all weights of the rank once, and to reduce-scatter its gradients once.
+
+    Dense parameters over the shard group, experts over the ranks of it that hold the same ones.
+    """
+    parts, reduced = rank.parts, problem.engine.memory.gradient_bytes
     width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
-    over_dense, over_expert = sharing(plans, np.arange(len(plans)))
-    link = rank.wires.sharding
-    latency = link.latency_s * rank.layer_counts.sum(axis=1)
-    speed = link.gather_bytes_per_s
-    frozen = problem.workload.is_frozen
-    whole = parts.dense + parts.ends
-    gather = gather_s(width * whole, over_dense, speed, latency)
-    gather = gather + gather_s(width * parts.expert, over_expert, speed, latency * (parts.expert > 0))
-    reduced = problem.engine.memory.gradient_bytes
-    trained = parts.trained_dense + (0.0 if frozen else parts.trained_expert * over_expert / over_dense)
-    return gather, gather_s(reduced * trained, over_dense, speed, latency)
+    dense, expert = rank.wires.sharding, rank.wires.expert_sharding
+    gather = _gathered_s(rank, dense, width * (parts.dense + parts.ends))
+    gather = gather + _gathered_s(rank, expert, width * parts.expert)
+    scatter = _gathered_s(rank, dense, reduced * parts.trained_dense)
+    return gather, scatter + _gathered_s(rank, expert, reduced * parts.trained_expert)
+
+
+def _gathered_s(rank: Rank, link: Wire, payload_bytes: F64) -> F64:
+    """One gather a layer: latency of each, payload of all."""
+    latency_s = link.latency_s * rank.layer_counts.sum(axis=1) * (payload_bytes > 0)
+    return gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, latency_s)
 
 
 def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> F64:
@@ -80,9 +82,9 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
 
 
 def _replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    parts, held = rank.parts, held_ranks(plans)
-    dense_s = _reduce(problem, plans, parts.trained_dense / held, rank.wires.replicas)
-    expert_s = _reduce(problem, plans, parts.trained_expert / held, rank.wires.expert_replicas)
+    dense, expert = rank.parts.trained_dense, rank.parts.trained_expert
+    dense_s = _reduce(problem, plans, dense / held_ranks(plans), rank.wires.replicas)
+    expert_s = _reduce(problem, plans, expert / expert_held_ranks(plans), rank.wires.expert_replicas)
     return dense_s + expert_s
 
 

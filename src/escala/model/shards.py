@@ -134,6 +134,14 @@ def base_weight_bytes(workload: Workload) -> float | None:
 
 
 def sharing(plans: Plans, take: I64) -> tuple[F64, F64]:
-    """Ranks that states of dense and of expert parameters are sharded over."""
-    dense = plans.shard[take].astype(np.float64)
-    return dense, np.minimum(dense, expert_replicas(plans)[take].astype(np.float64))
+    """Ranks that states of dense and of expert parameters are sharded over.
+
+    Experts are shared inside the shard group only: shard * tp / (ep * etp), at least 1.
+    """
+    return plans.shard[take].astype(np.float64), expert_shard(plans)[take].astype(np.float64)
+
+
+def expert_shard(plans: Plans) -> I64:
+    """Ranks of a shard group that hold the same experts: shard * tp / (ep * etp), at least 1."""
+    inside = plans.shard * plans.tp // (plans.ep * plans.etp)
+    return np.asarray(np.clip(inside, 1, expert_replicas(plans)), np.int64)

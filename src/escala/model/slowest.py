@@ -12,7 +12,7 @@ from escala.model.memory import first_of_largest, recompute_share
 from escala.model.placement import Wire, neighbour_level, neighbour_wire, wire
 from escala.model.plan import Plans, Recompute
 from escala.model.problem import Problem
-from escala.model.shards import Shards, expert_replicas
+from escala.model.shards import Shards, expert_replicas, expert_shard
 from escala.model.stages import Slots
 
 WIRE_COLUMNS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "shard", "placement")
@@ -23,6 +23,7 @@ class StepWires:
     """Links of the groups outside layers: sharding, replicas of dense and of expert parameters, stages."""
 
     sharding: Wire
+    expert_sharding: Wire
     replicas: Wire
     expert_replicas: Wire
     stage_bytes_per_s: F64
@@ -34,15 +35,16 @@ def step_wires(problem: Problem, plans: Plans) -> StepWires:
     """Links of all groups outside layers, computed once per distinct row of the columns that place them."""
     first, group = distinct([getattr(plans, name) for name in WIRE_COLUMNS])
     few, cluster = plans.take(first), problem.cluster
-    held = held_ranks(few)
+    held, expert_held = held_ranks(few), expert_held_ranks(few)
     stage_speed, stage_latency = neighbour_wire(cluster, few)
-    axes = ("cp", "dp")
+    axes, expert_axes = ("cp", "dp"), ("tp", "cp", "dp")
+    # ranks with the same experts lie ep x etp apart
+    apart, copies = few.ep * few.etp, np.maximum(1, expert_replicas(few) // expert_held)
     return StepWires(
         sharding=wire(cluster, few, axes, few.shard).take(group),
+        expert_sharding=wire(cluster, few, expert_axes, expert_shard(few), apart).take(group),
         replicas=wire(cluster, few, axes, replica_ranks(few), held).take(group),
-        expert_replicas=wire(cluster, few, axes, np.maximum(1, expert_replicas(few) // held), held).take(
-            group
-        ),
+        expert_replicas=wire(cluster, few, expert_axes, copies, apart * expert_held).take(group),
         stage_bytes_per_s=stage_speed[group],
         stage_latency_s=stage_latency[group],
         stage_level=neighbour_level(cluster, few)[group],
@@ -52,6 +54,11 @@ def step_wires(problem: Problem, plans: Plans) -> StepWires:
 def held_ranks(plans: Plans) -> I64:
     """Ranks of one shard group: what lies between two replicas of the same shard."""
     return np.asarray(np.where((plans.zero >= 3) & (plans.shard > 1), plans.shard, 1), np.int64)
+
+
+def expert_held_ranks(plans: Plans) -> I64:
+    """Ranks of one shard group of experts: what lies between two replicas of the same shard."""
+    return np.asarray(np.where(plans.zero >= 3, expert_shard(plans), 1), np.int64)
 
 
 def replica_ranks(plans: Plans) -> I64:

@@ -19,7 +19,7 @@ from escala.model.precision import RECIPES
 from escala.model.problem import Problem
 from escala.model.replicas import gathers_per_step
 from escala.model.shards import sharing
-from escala.model.slowest import Rank, held_ranks
+from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 from escala.model.stages import kinds
 from escala.model.traffic import Wires, context_bytes, stream_bytes, tensor_syncs
 
@@ -141,7 +141,8 @@ def gradient_bytes(problem: Problem, plans: Plans, rank: Rank) -> F64:
     per_parameter = engine.memory.gradient_bytes + np.where(sharded, width, engine.memory.gradient_bytes)
     dense = gather_wire_bytes(per_parameter * rank.parts.trained_dense / held, rank.wires.replicas.ranks)
     expert = gather_wire_bytes(
-        per_parameter * rank.parts.trained_expert / held, rank.wires.expert_replicas.ranks
+        per_parameter * rank.parts.trained_expert / expert_held_ranks(plans),
+        rank.wires.expert_replicas.ranks,
     )
     repeats = engine.time.reduces_every_micro_batch & (plans.zero == 2)
     return (dense + expert) * np.where(repeats, plans.micro_batches, 1)

@@ -13,6 +13,7 @@ from escala.model.plan import Compile, Plan, Plans, Recompute, Schedule, Split
 # what cuts it (PP).
 POINTS: Final = {
     "ddp": 1,
+    "zero-1": 1,
     "zero": 2,
     "hsdp": 3,
     "tp": 3,
@@ -38,7 +39,8 @@ def complexity(plans: Plans) -> I64:
     partial = (plans.zero == 3) & (plans.shard < replicas)
     uses = {
         "ddp": (replicas > 1) & (plans.zero == 0),
-        "zero": (plans.zero > 0) & ~partial,
+        "zero-1": plans.zero == 1,
+        "zero": (plans.zero > 1) & ~partial,
         "hsdp": partial,
         "tp": plans.tp > 1,
         "cp": plans.cp > 1,

@@ -11,16 +11,11 @@ from functools import cache
 from itertools import product
 from typing import Final
 
-import numpy as np
-
 from escala.model.network import Attention, Experts, FeedForward, StackRole
-from escala.model.placement import strides
 from escala.model.plan import (
     PLACEMENTS,
     Compile,
     ContextKind,
-    Plan,
-    Plans,
     Precision,
     Recompute,
     Schedule,
@@ -29,7 +24,10 @@ from escala.model.plan import (
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
 
+# the space has micro-batches up to 64 samples, and of short samples up to 131,072 tokens or 1,024 samples
 MAX_MICRO_BATCH: Final = 64
+MAX_TOKENS: Final = 131_072
+MAX_SAMPLES: Final = 1024
 MIN_CONTEXT_TOKENS: Final = 1024
 
 
@@ -158,9 +156,11 @@ def _group(
     experts: tuple[tuple[int, int], ...],
 ) -> Group:
     dp, tp, pp, cp = degrees
-    is_split = tp * pp > 1 or any(ep > 1 for ep, _ in experts)
+    is_split = tp * pp * cp > 1 or any(ep > 1 for ep, _ in experts)
     per_rank = problem.workload.global_batch // dp
-    sizes = limits.keep("micro_batch", tuple(d for d in divisors(per_rank) if d <= MAX_MICRO_BATCH))
+    tokens = problem.workload.sequence_tokens // cp
+    most = min(MAX_SAMPLES, max(MAX_MICRO_BATCH, MAX_TOKENS // max(tokens, 1)))
+    sizes = limits.keep("micro_batch", tuple(d for d in divisors(per_rank) if d <= most))
     micro = tuple((each, per_rank // each) for each in sizes)
     divided = tuple(_pipelines(problem, limits, pp, may_interleave=True))
     ragged = tuple(_pipelines(problem, limits, pp, may_interleave=False))
@@ -218,6 +218,7 @@ def _sharding_needs(zero: int, reshard: bool, part: bool, many: bool, model: boo
     """Abilities that a sharding mode needs of the engine; the names are those of `model.rejects.needs`."""
     needs = {
         "ddp": zero == 0 and many,
+        "ddp-with-model-parallel": zero == 0 and many and model,
         "zero-1": zero == 1,
         "zero-2": zero == 2,
         "zero-3": zero == 3,
@@ -231,16 +232,17 @@ def _sharding_needs(zero: int, reshard: bool, part: bool, many: bool, model: boo
 
 
 def _orders(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> tuple[int, ...]:
-    """Mesh orders that differ in the stride of an axis longer than one; one inside a single domain."""
+    """Mesh orders in which the axes longer than one stand differently; one inside a single domain."""
     codes = [i for i, name in enumerate(PLACEMENTS) if limits.all_placements or name.startswith("tp")]
     kept = limits.keep("placement", tuple(codes))
-    if len(problem.cluster.crossed_links) <= 1 or not kept:
+    if len(problem.cluster.crossed_links) <= 1:
         return kept[:1]
-    table = Plans.of([Plan(dp=dp, tp=tp, pp=pp, cp=cp, placement=PLACEMENTS[code]) for code in kept])
-    reach = strides(table)
-    used = np.column_stack([np.where(getattr(table, axis) > 1, reach[axis], 0) for axis in reach])
-    _, first = np.unique(used, axis=0, return_index=True)
-    return tuple(kept[i] for i in sorted(first))
+    degrees = {"dp": dp, "tp": tp, "pp": pp, "cp": cp}
+    first: dict[tuple[str, ...], int] = {}
+    for code in kept:
+        used = tuple(axis for axis in PLACEMENTS[code].split("-") if degrees[axis] > 1)
+        first.setdefault(used, code)
+    return tuple(first.values())
 
 
 def _sequence_choices(problem: Problem, limits: SpaceLimits, tp: int, cp: int) -> tuple[int, ...]:
