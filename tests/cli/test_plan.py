@@ -314,7 +314,11 @@ def test_no_line_is_longer_than_80_columns(run, arguments: list[str]):
     assert not any(line.endswith(" ") for line in result.out.splitlines())
 
 
-def test_narrow_terminals_are_kept_to(run, eight, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
+@pytest.mark.parametrize("columns", [40, 60, 140])
+def test_other_widths_are_kept_to(run, eight, monkeypatch, columns: int):
+    monkeypatch.setenv("COLUMNS", str(columns))
 
-    assert run("plan", *eight).longest <= 60
+    out = run("plan", *eight).out
+
+    assert max(len(line) for line in out.splitlines()) <= min(columns, 110)
+    assert "(no reshard)" in out

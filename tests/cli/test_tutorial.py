@@ -21,7 +21,7 @@ def commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", ["docs/tutorial.md", "README.md"])
 def test_commands_of_the_text_run_in_order(run, tmp_path: Path, name: str):
     for kind, text in blocks(name):
-        if kind == "toml":
-            (tmp_path / "cluster.toml").write_text(text)
+        if kind.startswith("toml"):
+            (tmp_path / ("escala.toml" if kind == "toml settings" else "cluster.toml")).write_text(text)
         for arguments in commands(text):
             assert run(*arguments).code == (1 if kind == "sh no" else 0), arguments

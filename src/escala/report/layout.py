@@ -91,9 +91,10 @@ def hanging(console: Console, label: str, lines: Sequence[Text], style: str = QU
 
 
 def apart(console: Console, left: Text, right: Text, *, indent: int, label: str = "") -> None:
-    """Two texts at both ends of a line; the left one takes more lines where it is too long."""
+    """Two texts at both ends of a line; the left one folds, or stands below where there is little room."""
     width = width_of(console) - indent
-    parts = folded(left, width - right.cell_len - 2)
+    beside = width - right.cell_len - 2
+    parts = folded(left, beside) if beside >= LEAST // 2 else [Text(), *folded(left, width)]
     gap = " " * (width - parts[0].cell_len - right.cell_len)
     _raw(console, Text.assemble((label.ljust(indent), left.style), parts[0], gap, right))
     for part in parts[1:]:
