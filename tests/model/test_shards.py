@@ -109,18 +109,21 @@ def test_lora_trains_rank_times_both_sides_of_each_map():
     sides = 128 + 2 * 96 + 128 + 3 * 320
     stack = network().stacks[0]
 
-    assert lora_parameters(DENSE, stack, Lora(rank=4)) == 4 * sides
-    assert lora_parameters(DENSE, stack, Lora(rank=4, targets=("q", "v"))) == 4 * (128 + 96)
+    assert lora_parameters(DENSE, stack, Lora(rank=4)) == (4 * sides, 0)
+    assert lora_parameters(DENSE, stack, Lora(rank=4, targets=("q", "v"))) == (4 * (128 + 96), 0)
     assert held(network(), Plan(), method=Method.LORA, lora=Lora(rank=4)).trained_dense.tolist() == [
         16 * sides
     ]
 
 
 def test_lora_gives_every_expert_its_own_adapters():
-    # 8 experts * (64 + 32) for each of gate, up, down
+    # 8 experts * (64 + 32) for each of gate, up, down; 4 ranks of experts have 2 experts each
     lora = Lora(rank=2, targets=("gate", "up", "down"))
 
-    assert lora_parameters(MIXTURE, network().stacks[0], lora) == 2 * 3 * 8 * 96
+    assert lora_parameters(MIXTURE, network().stacks[0], lora) == (0, 2 * 3 * 8 * 96)
+    found = held(network((MIXTURE,)), Plan(dp=4, ep=4), method=Method.LORA, lora=lora)
+    assert found.trained_expert.tolist() == [4 * 2 * 3 * 2 * 96]
+    assert found.trained_dense.tolist() == [0]
 
 
 def test_frozen_base_weights_are_16_bit_or_4_bit():

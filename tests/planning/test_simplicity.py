@@ -87,9 +87,9 @@ def test_every_plan_belongs_to_a_family(dp, tp, pp, cp, zero, is_resharded):
         (Plan(dp=8, micro_batch=2, micro_batches=4), "DDP 8 · mb 2 × 4"),
         (
             Plan(dp=8, zero=3, reshard=True, shard=8, recompute=Recompute.SELECTIVE, compile=Compile.DEFAULT),
-            "FSDP2 8 · mb 1 · selective recompute · compile",
+            "FSDP 8 · mb 1 · selective recompute · compile",
         ),
-        (Plan(dp=8, zero=3, shard=8, fused_loss=True), "FSDP2 8 (no reshard) · mb 1 · fused loss"),
+        (Plan(dp=8, zero=3, shard=8, fused_loss=True), "FSDP 8 (no reshard) · mb 1 · fused loss"),
         (Plan(dp=16, zero=3, reshard=True, shard=8), "HSDP 2 × 8 · mb 1"),
         (Plan(dp=2, tp=8, sp=True, zero=1, shard=2), "ZeRO-1 2 × TP 8 + SP · mb 1"),
         (

@@ -13,10 +13,10 @@ from escala.planning.defaults import Place, Question, answerable, at_site, defau
     [
         (8192, 8, 128),  # 1 M / 8192 = 122: 8 replicas, 16 sequences each
         (8192, 1, 128),
-        (2048, 1024, 512),  # 488 sequences: 256 replicas, 2 each
+        (2048, 1024, 1024),  # a sequence for each device, 2 M tokens
         (8192, 7, 112),  # 7 replicas, 16 each
         (8192, 1009, 1009),  # a prime: nothing but data parallelism divides it
-        (8192, 16384, 1024),  # a replica for every 16 devices
+        (8192, 16384, 2048),  # 16 M / 8192 = 1953: 1024 replicas of 16 devices, 2 each
     ],
 )
 def test_default_batch_by_hand(sequence_tokens: int, devices: int, batch: int):

@@ -53,7 +53,7 @@ def shards(workload: Workload, plans: Plans, pairs: Slots) -> Shards:
     tp = plans.tp[take].astype(np.float64)
     experts_over = (plans.ep * plans.etp)[take].astype(np.float64)
     zero = np.zeros(len(take))
-    dense, expert, largest, adapters = zero, zero, zero, zero
+    dense, expert, largest, adapters, expert_adapters = zero, zero, zero, zero, zero
     for kind, (stack, block) in enumerate(kinds(network)):
         count = pairs.counts[:, kind]
         own = block_parameters(block, stack.hidden)
@@ -63,7 +63,9 @@ def shards(workload: Workload, plans: Plans, pairs: Slots) -> Shards:
         expert = expert + count * of_experts
         largest = np.maximum(largest, np.where(count > 0, of_layer + of_experts, 0.0))
         if workload.lora is not None:
-            adapters = adapters + count * lora_parameters(block, stack, workload.lora)
+            outside, inside = lora_parameters(block, stack, workload.lora)
+            adapters = adapters + count * outside
+            expert_adapters = expert_adapters + count * inside / experts_over
     ends = end_parameters(network, pairs, tp)
     frozen = workload.is_frozen
     return Shards(
@@ -72,7 +74,7 @@ def shards(workload: Workload, plans: Plans, pairs: Slots) -> Shards:
         ends=ends,
         largest=largest,
         trained_dense=adapters if frozen else dense + ends,
-        trained_expert=zero if frozen else expert,
+        trained_expert=expert_adapters if frozen else expert,
     )
 
 
@@ -98,13 +100,18 @@ def _ends(network: Network) -> tuple[Parameters, Parameters]:
     return front, back
 
 
-def lora_parameters(block: Block, stack: Stack, lora: Lora) -> float:
-    """Adapter weights of one layer: rank * (inputs + outputs) for each adapted linear map.
+def lora_parameters(block: Block, stack: Stack, lora: Lora) -> tuple[float, float]:
+    """Adapter weights of one layer, outside and inside experts: rank * (inputs + outputs) of each adapted map.
+
+    Tensor parallelism does not divide adapters; those of an expert are where the expert is.
 
     Source: Hu et al. 2021 (LoRA), section 4.1.
     """
-    sides = {name: width for part in block.parts for name, width in _maps(part, stack.hidden)}
-    return float(lora.rank * sum(sides.get(target, 0) for target in lora.targets))
+    found = {False: 0, True: 0}
+    for part in block.parts:
+        sides = dict(_maps(part, stack.hidden))
+        found[isinstance(part, Experts)] += sum(sides.get(target, 0) for target in lora.targets)
+    return float(lora.rank * found[False]), float(lora.rank * found[True])
 
 
 def _maps(part: object, hidden: int) -> list[tuple[str, int]]:

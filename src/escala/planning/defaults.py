@@ -20,8 +20,10 @@ from escala.model.workload import Lora, Method, Optimizer, OptimizerKind, Worklo
 from escala.planning.space import divisors
 
 # Rules of thumb, assumptions all: published runs of 1 to 100 B parameters mostly take 0.5 to 4 M tokens a
-# step; 8,192 is the usual length of pretraining; a replica of 16 devices is common.
+# step, the largest 16 M (Llama 3.1 405B on 16,384 devices); 8,192 is the usual length of pretraining; a
+# replica of 16 devices is common.
 STEP_TOKENS: Final = 1_000_000
+MOST_STEP_TOKENS: Final = 16_000_000
 MOST_SEQUENCE_TOKENS: Final = 8192
 UNKNOWN_SEQUENCE_TOKENS: Final = 2048
 STEP_IMAGES: Final = 1024
@@ -98,12 +100,13 @@ def precision_code(name: str) -> Precision:
 
 
 def default_batch(sequence_tokens: int, devices: int) -> int:
-    """Sequences of about a million tokens: replicas * the power of two that comes nearest.
+    """A sequence for each device, from about 1 to 16 million tokens: replicas * the nearest power of two.
 
     The replicas are the most that divide the devices and get a sequence each, but so many that no replica
     spans more than 16 devices where the devices can be divided so.
     """
-    wanted = max(1.0, STEP_TOKENS / sequence_tokens)
+    least_wanted, most_wanted = STEP_TOKENS / sequence_tokens, MOST_STEP_TOKENS / sequence_tokens
+    wanted = max(1.0, min(max(least_wanted, devices), most_wanted))
     every = divisors(devices)
     most = max(count for count in every if count <= wanted)
     least = min(count for count in every if devices // count <= MOST_REPLICA_DEVICES)
@@ -131,11 +134,11 @@ def _batch(question: Question, sequence_tokens: int) -> tuple[int, tuple[Assumed
     devices = question.cluster.devices
     if question.network.is_image:
         batch = default_batch(STEP_TOKENS // STEP_IMAGES, devices)
-        reason = f"about {STEP_IMAGES:,} images a step, a multiple of what the devices need"
+        reason = f"about {STEP_IMAGES:,} images a step, or one for each device"
         return batch, (_assumed("global batch", f"{batch:,} images", reason, "--global-batch"),)
     batch = default_batch(sequence_tokens, devices)
     value = f"{batch:,} sequences, {batch * sequence_tokens:,} tokens"
-    reason = "about one million tokens a step, a multiple of what the devices need"
+    reason = "about one million tokens a step, or a sequence for each device up to 16 million"
     return batch, (_assumed("global batch", value, reason, "--global-batch"),)
 
 

@@ -151,18 +151,26 @@ class _Search:
         for begin in range(0, len(plans), CHUNK_ROWS):
             self._rank(plans.take(slice(begin, begin + CHUNK_ROWS)))
 
-    def _reject(self, reason: str, plans: Plans) -> None:
+    def _reject(self, reason: str, plans: Plans, of_way: int = 1) -> None:
+        """Note that plans were left out, of_way of them for each way of the space."""
         depths, counts = np.unique(plans.pp, return_counts=True)
-        per_way = [variants(self.problem, self.limits, int(pp)) for pp in depths]
+        per_way = [variants(self.problem, self.limits, int(pp)) // of_way for pp in depths]
         self.rejected[reason] += int(sum(int(n) * v for n, v in zip(counts, per_way, strict=True)))
 
     def _rank(self, plans: Plans) -> None:
-        """Drop what is too slow even without recompute, find what fits, price it, keep what may be shown."""
+        """Drop what is too slow even without recompute, find what fits, price it, keep what may be shown.
+
+        Compile and fused loss save time for certain, energy not: by energy every choice of them is priced.
+        """
+        ways = len(plans)
+        if self.objective is Objective.ENERGY:
+            plans = finishes(self.problem, self.limits, plans)
+        of_way = len(plans) // max(ways, 1)
         useful = self.pool.may_show(plans, self._values(plans))
-        self._reject(TOO_SLOW, plans.take(~useful))
+        self._reject(TOO_SLOW, plans.take(~useful), of_way)
         self.estimated += len(plans)
         those, lost = self.fitting.of(plans.take(useful))
-        self._reject(TOO_BIG, lost)
+        self._reject(TOO_BIG, lost, of_way)
         if those is not None:
             self.feasible += len(those)
             self.pool.add(those, self._values(those))

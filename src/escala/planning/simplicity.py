@@ -106,7 +106,10 @@ def family_masks(plans: Plans) -> dict[str, np.ndarray]:
 
 
 def describe(plan: Plan) -> str:
-    """One line for people: 'TP 8 + SP × PP 16 (interleaved 8) × FSDP2 128 · mb 1 × 16 · selective'."""
+    """One line for people: 'FSDP 128 × TP 8 + SP × PP 16 (interleaved 8) · mb 1 × 16 · selective'.
+
+    The degrees multiply to the devices; weights are sharded over the context-parallel ranks as well.
+    """
     parts = [_data_parallel(plan)]
     if plan.tp > 1:
         parts.append(f"TP {plan.tp}" + (" + SP" if plan.sp else ""))
@@ -123,7 +126,7 @@ def describe(plan: Plan) -> str:
 
 
 def _data_parallel(plan: Plan) -> str:
-    replicas = plan.dp * plan.cp
+    replicas, kept = plan.dp * plan.cp, "" if plan.reshard else " (no reshard)"
     if replicas == 1:
         return ""
     if plan.zero == 0:
@@ -131,8 +134,8 @@ def _data_parallel(plan: Plan) -> str:
     if plan.zero < 3:
         return f"ZeRO-{plan.zero} {plan.dp}"
     if plan.shard < replicas:
-        return f"HSDP {replicas // plan.shard} × {plan.shard}" + ("" if plan.reshard else " (no reshard)")
-    return f"FSDP2 {replicas}" + ("" if plan.reshard else " (no reshard)")
+        return f"HSDP {replicas // plan.shard} × {max(plan.shard // plan.cp, 1)}{kept}"
+    return f"FSDP {plan.dp}{kept}"
 
 
 def _schedule(plan: Plan) -> str:
