@@ -101,7 +101,7 @@ def _ends(network: Network) -> tuple[Parameters, Parameters]:
 
 
 def lora_parameters(block: Block, stack: Stack, lora: Lora) -> tuple[float, float]:
-    """Adapter weights of one layer, outside and inside experts: rank * (inputs + outputs) of each adapted map.
+    """Adapter weights of one layer, outside and inside experts: rank * (inputs + outputs) of each map.
 
     Tensor parallelism does not divide adapters; those of an expert are where the expert is.
 
