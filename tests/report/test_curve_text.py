@@ -9,7 +9,7 @@ from escala.report.curve_text import print_curve
 def point(devices: int, *, is_risky: bool, device_hours: float | None = None) -> ScalePointView:
     return ScalePointView(
         devices=devices,
-        plan_title=f"FSDP2 {devices} · mb 1",
+        plan_title=f"FSDP {devices} · mb 1",
         step_s=8.0 / devices,
         tokens_per_s=1e4,
         mfu=0.4,
