@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from escala.calibration import Row, read_rows
-from escala.calibration.rows import COLUMNS, MOST_ROWS, parse_rows
+from escala.calibration.rows import COLUMNS
+from escala.calibration.tables import MOST_ROWS, parse_rows
 from escala.errors import InvalidInput
 
 DATA = files("escala.calibration") / "data"

@@ -5,8 +5,9 @@ Rows are facts as printed; a reading adds what the source leaves out and flags i
 
 from escala.calibration.published import Convention, Quantity
 from escala.calibration.reading import Reading, Skip, read
-from escala.calibration.rows import Fault, Row, Rows, read_rows
+from escala.calibration.rows import Fault, Row, Rows
 from escala.calibration.software import Counter, Traits
+from escala.calibration.tables import read_rows
 
 __all__ = [
     "Convention",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from escala.calibration.failure import Unreadable
-from escala.calibration.rows import Row
+from escala.calibration.rows import Row, count
 from escala.catalog.accelerators import accelerator_name, node_of
 from escala.catalog.clusters import cluster_for
 from escala.catalog.links import link
@@ -55,8 +55,8 @@ def _nodes(row: Row, device: str) -> Cluster:
 def _slices(row: Row, device: str) -> Cluster:
     """Chips of a torus; several slices meet over the data centre network."""
     devices = row.devices or 0
-    slices = int(row.tags.get("slices", "1")) if row.tags.get("slices", "1").isdecimal() else 1
-    chips = devices // max(slices, 1) if slices > 1 else row.devices_per_node or devices
+    slices = count(row.tags.get("slices")) or 1
+    chips = devices // slices if slices > 1 else row.devices_per_node or devices
     whole = cluster_for(device, devices)
     if not node_of(device).devices < chips < devices:
         return whole
@@ -111,6 +111,6 @@ def device_bytes_per_s(text: str, per_node: int) -> float | None:
     found = list(_RATE.finditer(f"{usable[1]} gb/s" if usable else plain))
     if not found or "gpu-pcie" in plain:
         return None
-    count, value, prefix = found[-1].groups()
-    rate = float(value) * {"g": 1e9, "t": 1e12}[prefix] / 8 * int(count or 1)
+    ports, value, prefix = found[-1].groups()
+    rate = float(value) * {"g": 1e9, "t": 1e12}[prefix] / 8 * (count(ports) or 1)
     return rate if "per gpu" in plain else rate / per_node

@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from escala.calibration.degrees import method_of
 from escala.calibration.failure import Unreadable
 from escala.calibration.hardware import machine
-from escala.calibration.layout import layout, method_of
-from escala.calibration.published import Convention, Quantity, published
-from escala.calibration.rows import Row
+from escala.calibration.layout import layout
+from escala.calibration.published import Convention, Published, Quantity, published
+from escala.calibration.rows import Row, count
 from escala.calibration.shapes import shape
 from escala.calibration.software import Counter, Software, Traits, software, traits
 from escala.catalog.engines import assumptions, engine
-from escala.errors import InvalidInput
 from escala.model.assumptions import Assumptions
 from escala.model.interval import Regime, regime
 from escala.model.network import Network
@@ -25,10 +25,12 @@ from escala.model.workload import Lengths, Lora, Method, Optimizer, Workload
 
 # Share of a padded sequence that is text, by length, where the code removes padding (PyTorch BERT; step-time
 # study, 1.3): rates are printed in padded tokens.
-FILL: Final = {512: 0.60, 384: 0.60, 128: 0.80}
+FILL: Final = {512: 0.60, 128: 0.80}
 UNPADDED: Final = ("deeplearningexamples-pytorch", "mlperf-bert")
 CHANNELS_FIRST_RATIO: Final = 1.49  # 16-bit convolutions in NCHW order; step-time study, 2.2
+PAGED_GB: Final = 16.0  # 8-bit states of an 8B network: a device of twice that still holds them
 _FINE_TUNING_LENGTH: Final = 2048
+_CAPPED: Final = re.compile(r"ms-swift LLM|LitGPT config_hub")  # samples up to a length that is printed
 # Sequence length where none is printed: defaults of the run scripts of the same repositories.
 _USUAL_TOKENS: Final = {r"MaxText GPU A3": 4096, r"MaxText TPU v4": 2048, r"Google TPU training": 8192}
 
@@ -79,11 +81,30 @@ def read(row: Row) -> Reading | Skip:
         return _reading(row)
     except Unreadable as reason:
         return Skip(row=row, reason=str(reason))
-    except InvalidInput:
-        return Skip(row=row, reason="not allowed in a problem")
+
+
+# Larger sizes are faults of a table; they would not fit the columns of plans.
+_MOST: Final = {
+    "layers": 10_000,
+    "hidden": 10**6,
+    "heads": 10**5,
+    "ffn_width": 10**7,
+    "vocab": 10**8,
+    "experts": 10**5,
+    "expert_width": 10**7,
+    "sequence_tokens": 10**9,
+    "global_batch": 10**9,
+    "micro_batch": 10**6,
+}
+
+
+def _check_sizes(row: Row) -> None:
+    if any((getattr(row, field) or 0) > most for field, most in _MOST.items()):
+        raise Unreadable("sizes beyond any run")
 
 
 def _reading(row: Row) -> Reading:
+    _check_sizes(row)
     sw, open_framework = software(row)
     place, net = machine(row), shape(row)
     tokens, open_tokens = _tokens(row, net.network)
@@ -98,10 +119,7 @@ def _reading(row: Row) -> Reading:
         assumptions=_assumptions(row, ran.plan),
     )
     seen = published(row, problem, sw, tokens)
-    if _leaves_device(ran.plan) and seen.step_s is not None:
-        seen = replace(seen, step_s=None)
-    if seen.step_s is None and seen.memory_bytes is None and not seen.ran_out:
-        raise Unreadable("states in host memory are not timed")
+    seen = _comparable(row, seen, ran.plan, problem)
     imputed = (*open_framework, *place.imputed, *net.imputed, *open_tokens, *ran.imputed, *open_fill)
     return Reading(
         row=row,
@@ -129,10 +147,10 @@ def _tokens(row: Row, network: Network) -> tuple[int, tuple[str, ...]]:
         return 1, ()
     if row.sequence_tokens:
         return row.sequence_tokens, ()
-    capped = row.tags.get("max_seq_len") or row.tags.get("Max Length", "")
-    if capped.isdecimal():
-        return int(capped), ("sequence length",)
-    if "ms-swift" in row.source:
+    capped = count(row.tags.get("max_seq_len") or row.tags.get("Max Length"))
+    if capped:
+        return capped, ("sequence length",)
+    if "ms-swift LLM" in row.source:
         return _FINE_TUNING_LENGTH, ("sequence length",)
     usual = next((tokens for word, tokens in _USUAL_TOKENS.items() if re.search(word, row.source)), None)
     if usual is not None:
@@ -152,7 +170,7 @@ def _filled(tokens: int, sw: Software) -> tuple[int, tuple[str, ...]]:
 def _workload(row: Row, network: Network, tokens: int, samples: int) -> Workload:
     method = method_of(row)
     adapted = method in (Method.LORA, Method.QLORA)
-    capped = row.sequence_tokens is None and not network.is_image
+    capped = row.sequence_tokens is None and _CAPPED.search(row.source) is not None
     return Workload(
         network=network,
         sequence_tokens=tokens,
@@ -164,15 +182,24 @@ def _workload(row: Row, network: Network, tokens: int, samples: int) -> Workload
     )
 
 
+# Adapter ranks of the public recipes, where a table prints none.
+_RANKS: Final = {r"Qwen README": 64, r"MLPerf": 16, r"NeMo|Megatron": 16}
+USUAL_RANK: Final = 8
+
+
 def _rank(row: Row) -> int:
     found = re.search(r"(?:lora_?rank|LoRA Rank|\br)=(\d+)", row.other)
-    return int(found[1]) if found else 16 if "llama2_70b_lora" in row.other else 8
+    usual = next((rank for word, rank in _RANKS.items() if re.search(word, row.source)), USUAL_RANK)
+    return (count(found[1]) if found else None) or usual
 
 
 def _optimizer(row: Row) -> Optimizer:
-    if "8-bit" in row.other or "Adafactor" in row.other:
-        return Optimizer(state_bytes=1.0)
-    return Optimizer()
+    """AdamW in fp32; torchtune keeps 16-bit states, or 8-bit ones that leave a device they do not fit in."""
+    tunes = "torchtune" in row.source and row.method == "full"
+    if "8-bit" in row.other or (tunes and "memory and speed" in row.source and row.devices == 1):
+        fits = (row.accelerator_gb or 80.0) > 2 * PAGED_GB
+        return Optimizer(state_bytes=1.0, moments=2 if fits else 0)
+    return Optimizer(state_bytes=2.0) if tunes else Optimizer()
 
 
 def _assumptions(row: Row, plan: Plan) -> Assumptions:
@@ -183,8 +210,24 @@ def _assumptions(row: Row, plan: Plan) -> Assumptions:
     return replace(known, convolution_passes=known.convolution_passes * CHANNELS_FIRST_RATIO)
 
 
-def _leaves_device(plan: Plan) -> bool:
-    return bool(plan.offload_optimizer or plan.offload_params)
+def _comparable(row: Row, seen: Published, plan: Plan, problem: Problem) -> Published:
+    """What of the printed can be compared: no time with host states, unknown lengths or withdrawn times.
+
+    LoRA that trains embeddings and 8-bit frozen weights have no memory model.
+    """
+    reasons = {
+        "states in host memory are not timed": bool(plan.offload_optimizer or plan.offload_params),
+        "lengths of samples not printed": not problem.workload.lengths.is_packed,
+        "time withdrawn by its author": "distrust the time" in row.notes,
+    }
+    reason = next((why for why, holds in reasons.items() if holds), None)
+    if reason is not None:
+        seen = replace(seen, step_s=None, quantity=Quantity.NONE, convention=None)
+    if "(emb)" in row.other or "int8" in row.other:
+        seen = replace(seen, memory_bytes=None)
+    if seen.step_s is None and seen.memory_bytes is None and not seen.ran_out:
+        raise Unreadable(reason or "memory of this kind is not modelled")
+    return seen
 
 
 # Sources that describe one series of runs: they are left out together.

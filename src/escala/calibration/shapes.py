@@ -159,7 +159,7 @@ def _printed(row: Row, name: str) -> Shape:
     )
     given = (row.layers, row.heads, row.vocab)
     fields = zip(("layers", "heads", "vocabulary"), given, strict=True)
-    imputed = tuple(field for field, value in fields if not value)
+    imputed = tuple(f for f, value in fields if not value or f"{f} {value} inferred" in row.notes)
     stack = _decoder(replace(row, layers=layers, heads=heads, vocab=vocab), name)
     return Shape(
         network=Network(name=row.model or "network", family="published", stacks=(stack,)), imputed=imputed
@@ -180,10 +180,12 @@ def _layers(row: Row) -> int:
 
 
 def _heads(row: Row) -> int:
-    """Heads of the usual width; the scripts of the BigScience V100 runs fix 32."""
+    """Heads of the usual width; BigScience's V100 scripts fix 32, its widest runs explain 96 of width 150."""
     hidden = row.hidden or 1
     if "BigScience gpt2" in row.source and hidden % 32 == 0:
         return 32
+    if "BigScience" in row.source and hidden == 14400:
+        return 96
     return max(hidden // (row.head_dim or USUAL_HEAD_DIM), 1)
 
 
@@ -197,7 +199,7 @@ def _decoder(row: Row, name: str) -> Stack:
     is_encoder = name.startswith("bert")
     has_bias = not gated and row.ffn_kind != "squared_relu"
     blocks, pattern = _blocks(row, name, gated, has_bias)
-    tied = not gated and row.ffn_kind != "squared_relu"
+    tied = not gated and row.ffn_kind != "squared_relu" and "LitGPT" not in row.framework  # it unties
     return Stack(
         role=StackRole.ENCODER if is_encoder else StackRole.DECODER,
         hidden=hidden,

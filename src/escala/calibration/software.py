@@ -49,10 +49,11 @@ _UNFUSED: Final = AttentionKernel.UNFUSED
 _FULL: Final = Recompute.FULL
 # Where each default was read: the framework's own configuration files of that generation, see docs/accuracy.
 SOFTWARE: Final = (
-    Software(pattern=r"sc21|korthikanti|megatron-lm readme \(202", engine="megatron-2021"),
-    Software(pattern=r"megatron-lm \+ deepspeed|glm-130b", engine="megatron-deepspeed"),
+    Software(pattern=r"sc21|korthikanti|megatron-lm readme \(202", engine="megatron-2021", recompute=_FULL),
+    Software(pattern=r"megatron-lm \+ deepspeed|glm-130b", engine="megatron-deepspeed", recompute=_FULL),
     Software(pattern=r"sailor", engine="sailor"),
-    Software(pattern=r"bloom.*production|mt-nlg", engine="megatron-deepspeed-bf16"),
+    Software(pattern=r"bloom.*production|mt-nlg", engine="megatron-deepspeed-bf16", recompute=_FULL),
+    Software(pattern=r"megatron-deepspeed \(bigscience\)", engine="megatron-deepspeed", zero=1),
     Software(pattern=r"megatron-deepspeed", engine="megatron-deepspeed"),
     Software(pattern=r"mlperf.*(?:nemo|llama|gpt)", engine="mlperf-nemo", zero=1, sp=True, interleaves=True),
     Software(
@@ -61,6 +62,7 @@ SOFTWARE: Final = (
     Software(pattern=r"automodel", engine="automodel", zero=3),
     Software(pattern=r"megatron-bridge", engine="megatron-bridge", zero=1, sp=True, interleaves=False),
     Software(pattern=r"dgx cloud|pai-megatron", engine="megatron-core", zero=1, sp=True),
+    Software(pattern=r"megatron-swift", engine="megatron-core", zero=1, sp=True),
     Software(pattern=r"megatron-core|nemo", engine="megatron-core", zero=1, sp=True, interleaves=True),
     Software(pattern=r"\| megatron-lm", engine="megatron-2021"),
     Software(pattern=r"trl sft", engine="trl-fsdp2", zero=3, counter=Counter.ALLOCATED),
@@ -102,6 +104,7 @@ SOFTWARE: Final = (
     Software(pattern=r"convnets|efficientnet|kempner|csc|imagenet", engine="pytorch"),
 )
 UNKNOWN: Final = Software(pattern="", engine="pytorch")
+NO_FLASH: Final = "Use Flash Attn=&#x2718"  # a cross in the tables of ms-swift
 OVERLAPPED_EXPERTS: Final = 0.53  # dispatch that stays visible when experts overlap; step-time study, 1.1
 
 
@@ -116,12 +119,14 @@ def software(row: Row) -> tuple[Software, tuple[str, ...]]:
 
 def _generation(row: Row, known: Software) -> Software:
     """The engine of the generation: 16-bit kinds of ZeRO-1 and Q-LoRA under DeepSpeed differ in memory."""
-    if known.engine == "megatron-deepspeed" and row.precision == "bf16":
+    if known.engine == "megatron-2021" and "zero" in row.sharding.lower():
+        return replace(known, engine="megatron-deepspeed")
+    if known.engine == "megatron-deepspeed" and "bigscience" in row.source.lower():
+        known = replace(known, engine="megatron-deepspeed-jean-zay")
+    if known.engine.startswith("megatron-deepspeed") and row.precision == "bf16":
         return replace(known, engine="megatron-deepspeed-bf16")
-    if known.engine == "megatron-deepspeed" and "BigScience" in row.source:
-        return replace(known, engine="megatron-deepspeed-jean-zay")
-    if known.engine == "hf-trainer" and row.method.lower() == "qlora":
-        return replace(known, engine="hf-deepspeed")
+    if "Qwen README" in row.source and row.method.lower() in ("full", "qlora"):
+        return replace(known, engine="hf-deepspeed", zero=3 if row.method == "full" else known.zero)
     return known
 
 
@@ -147,9 +152,10 @@ def traits(row: Row, known: Software, engine: Engine) -> Traits:
     kernel = known.kernel
     usual = kernel or engine.time.attention_kernel
     is_flash = usual in (AttentionKernel.FLASH2, AttentionKernel.FLASH3)
-    if row.flash is False and is_flash:
-        kernel = AttentionKernel.FUSED_SOFTMAX
-    if row.flash and not is_flash:
+    if (row.flash is False or NO_FLASH in row.other) and is_flash:
+        is_eager = known.engine.startswith(("hf-", "deepspeed", "torchtune", "litgpt"))
+        kernel = AttentionKernel.UNFUSED if is_eager else AttentionKernel.FUSED_SOFTMAX
+    elif row.flash and not is_flash:
         kernel = AttentionKernel.FLASH2
     if known.engine == "jaxtoolbox":
         kernel = _pax_kernel(row)
