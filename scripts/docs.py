@@ -20,7 +20,7 @@ from docs_tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-OURS = ("model", "how-to", "index.md")
+OURS = ("model", "how-to", "index.md", "../README.md")
 
 BLOCK = re.compile(
     r"(?:^<!-- file: (?P<file>\S+) -->\n+)?^```(?P<kind>\w+)\n(?P<code>.*?)^```\n"

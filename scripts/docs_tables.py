@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from escala.catalog import assumptions, cluster_for, engine
@@ -267,10 +267,14 @@ def share(value: float) -> str:
 
 def summary(rows: Sequence[Scored]) -> str:
     """Mean and median absolute error, bias."""
-    sizes = [abs(row.error) for row in rows]
-    mean, bias = sum(sizes) / len(rows), sum(row.error for row in rows) / len(rows)
-    errors = f"mean absolute error {share(mean)}, median {share(median(sizes))}, bias {percent(bias)}"
-    return f"{len(rows)} rows: {errors}; worst {max(rows, key=lambda row: abs(row.error)).name}."
+    errors = [row.error for row in rows]
+    sizes = f"mean absolute error {share(mean(map(abs, errors)))}, median {share(median(map(abs, errors)))}"
+    return f"{len(rows)} rows: {sizes}, bias {percent(mean(errors))}; worst {worst(rows).name}."
+
+
+def worst(rows: Sequence[Scored]) -> Scored:
+    """The row with the largest error of either sign."""
+    return max(rows, key=lambda row: abs(row.error))
 
 
 def score_table(rows: Sequence[Scored], unit: str) -> str:
@@ -300,6 +304,27 @@ def torchtitan_memory_table() -> str:
     return score_table([memory for _, memory in torchtitan_rows() if memory is not None], "GiB")
 
 
+def accuracy_table() -> str:
+    """All published runs in short, with the worst row of each source."""
+    rates, memories = zip(*torchtitan_rows(), strict=True)
+    sources = {
+        "Narayanan et al. 2021 (SC21), Table 1, A100, seconds": list(gpt_rows("narayanan-2021")),
+        "Korthikanti et al. 2022, Table 5, A100, seconds": list(gpt_rows("korthikanti-2022")),
+        "torchtitan, Llama 3.1 on H100 and H200, tokens/s": rates,
+        "torchtitan, the same runs, reserved GiB": [row for row in memories if row is not None],
+    }
+    return table(
+        ("published", "rows", "mean absolute error", "bias", "worst row"),
+        [(name, *_in_short(rows)) for name, rows in sources.items()],
+    )
+
+
+def _in_short(rows: Sequence[Scored]) -> tuple[object, ...]:
+    errors, most = [row.error for row in rows], worst(rows)
+    furthest = f"{most.name}: {percent(most.error)}"
+    return len(rows), share(mean(map(abs, errors))), percent(mean(errors)), furthest
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "assumptions": assumption_table,
     "sources": source_table,
@@ -308,6 +333,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "engine_memory": lambda: engine_table("memory"),
     "engine_ranges": engine_ranges,
     "shares": share_table,
+    "accuracy": accuracy_table,
     "sc21": sc21_table,
     "korthikanti": korthikanti_table,
     "torchtitan": torchtitan_table,

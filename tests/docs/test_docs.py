@@ -17,7 +17,7 @@ from escala.cli.app import main
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-DOTTED = re.compile(r"`(escala(?:\.\w+)+)`")
+DOTTED = re.compile(r"`(escala(?!\.toml`)(?:\.\w+)+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^```sh( no)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -99,3 +99,9 @@ def test_offline_library_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     with pytest.raises(InvalidInput, match=r"config\.json of 'no-one/nothing' cannot"):
         hub.from_hub("no-one/nothing")
+
+
+@pytest.mark.parametrize("given", ["hf:", "hf: ", "hf:/"])
+def test_hub_id_that_is_empty_is_refused_before_anything_is_fetched(given):
+    with pytest.raises(InvalidInput, match="names no repository"):
+        find_network(given)

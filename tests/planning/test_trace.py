@@ -1,14 +1,11 @@
-import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from escala.errors import InvalidInput
 from escala.model.plan import Plan, Schedule
 from escala.planning.timeline import Phase, Timeline, play
-from escala.planning.trace import COMPUTE, NETWORK, trace, write_trace
+from escala.planning.trace import COMPUTE, NETWORK, trace
 
 
 @pytest.fixture
@@ -113,25 +110,3 @@ def test_kinds_have_colours_of_their_own(played: Timeline):
     }
 
     assert len(set(colours.values())) == 2
-
-
-def test_file_holds_the_trace_and_nothing_else_stays(played: Timeline, tmp_path: Path):
-    write_trace(played, tmp_path / "step.json")
-
-    assert json.loads((tmp_path / "step.json").read_text())["metadata"]["step_s"] == 12.0
-    assert [path.name for path in tmp_path.iterdir()] == ["step.json"]
-
-
-def test_old_file_is_replaced(played: Timeline, tmp_path: Path):
-    (tmp_path / "step.json").write_text("old")
-
-    write_trace(played, tmp_path / "step.json")
-
-    assert (tmp_path / "step.json").read_text().startswith("{")
-
-
-def test_missing_folder_is_named(played: Timeline, tmp_path: Path):
-    with pytest.raises(
-        InvalidInput, match=r"none/step\.json cannot be written \(no such file or directory\)"
-    ):
-        write_trace(played, tmp_path / "none" / "step.json")

@@ -12,6 +12,8 @@ INSTALL = "pip install 'escala[hf]'"
 
 def from_hub(name: str) -> Network:
     """The network of a hub repository such as "Qwen/Qwen3-8B", from the local cache where it is there."""
+    if not name.strip("/ "):
+        raise InvalidInput("'hf:' names no repository; give its id as in hf:Qwen/Qwen3-8B")
     try:
         from huggingface_hub import hf_hub_download
     except ImportError:

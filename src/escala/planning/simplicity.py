@@ -151,7 +151,7 @@ def _schedule(plan: Plan) -> str:
 def _extras(plan: Plan) -> list[str]:
     extras = []
     if plan.recompute is Recompute.FIRST_LAYERS:
-        extras.append(f"recompute {plan.recompute_layers} layers")
+        extras.append(f"recompute {plan.recompute_layers} layer{'s' * (plan.recompute_layers > 1)}")
     elif plan.recompute is not Recompute.NONE:
         extras.append(f"{plan.recompute.name.lower()} recompute")
     extras += ["compile"] if plan.compile is not Compile.OFF else []

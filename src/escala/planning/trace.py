@@ -4,15 +4,9 @@ One process a pipeline rank with two threads, compute and network, and a counter
 Source: Trace Event Format, version of 2016 (object format; "X" complete, "C" counter, "M" metadata events).
 """
 
-import os
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from escala.errors import InvalidInput
 from escala.planning.schedules import Kind, receiver, stage_ranks
 from escala.planning.timeline import Phase, Span, Timeline, held_over_time
 
@@ -29,20 +23,6 @@ COLOURS: Final = {
 """Names of the viewer's own palette: green, orange, blue."""
 ON_NETWORK: Final = frozenset({"gradient_sync", "sharding"})
 MICROSECONDS_PER_S: Final = 1e6
-
-
-def write_trace(timeline: Timeline, path: Path) -> None:
-    """Write the trace as JSON; the file appears whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(msgspec.json.encode(trace(timeline)))
-        draft.replace(path)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InvalidInput(f"{path} cannot be written ({reason}); name another place") from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def trace(timeline: Timeline) -> dict[str, Any]:

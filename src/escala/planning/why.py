@@ -201,5 +201,5 @@ def _unbuildable(problem: Problem, limits: SpaceLimits, family: str) -> str:
         and problem.workload.global_batch % problem.cluster.devices
     ):
         batch = problem.workload.global_batch
-        return f"{problem.cluster.devices} replicas do not divide the global batch {batch}"
+        return f"{problem.cluster.devices:,} replicas do not divide the global batch {batch:,}"
     return "no degree divides the devices, the global batch and the network's shape"
