@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from escala import inputs
 from escala.catalog import networks
 from escala.errors import InvalidInput
-from escala.formats import files
 from escala.formats.hf import network_from_config, read_network
 
 LLAMA = dict(networks.config("llama-3.1-8b"))
@@ -71,7 +71,7 @@ def test_folder_without_config(tmp_path: Path):
 
 def test_too_large_a_file_is_not_parsed(tmp_path: Path):
     path = write(tmp_path, b"")
-    os.truncate(path, files.MOST_BYTES + 1)
+    os.truncate(path, inputs.MOST_BYTES + 1)
 
     assert "larger than 20 MB" in refusal(path)
 

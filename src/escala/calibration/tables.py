@@ -17,11 +17,11 @@ from typing import Any, Final, get_args, get_type_hints
 
 from escala.calibration.rows import COLUMNS, Fault, Row, Rows
 from escala.errors import InvalidInput, one_line
+from escala.inputs import read_text
 
 MOST_BYTES: Final = 50_000_000
 MOST_ROWS: Final = 200_000
 MOST_VALUE: Final = 1e15  # no count or rate in a table of runs is larger
-UTF8_BOM: Final = b"\xef\xbb\xbf"
 _SWITCHES: Final = {"true": True, "false": False, "1": True, "0": False}
 _WANTED: Final = {int: "a whole number of at least 0", float: "a number of at least 0", bool: "true or false"}
 
@@ -30,7 +30,7 @@ def read_rows(path: Path | None = None) -> Rows:
     """The published measurements that escala ships, or those of a CSV file with the same columns."""
     if path is None:
         return _shipped()
-    return parse_rows(_text(_bytes(path), str(path)), str(path))
+    return parse_rows(read_text(path, MOST_BYTES, "split it"), str(path))
 
 
 @cache
@@ -125,25 +125,3 @@ def _kind(hint: Any) -> type:
 
 
 _KINDS: Final = {name: _kind(hint) for name, hint in get_type_hints(Row).items()}
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        if path.is_dir():
-            raise InvalidInput(f"{path} is a folder; name a CSV file in it")
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"{path} is larger than 50 MB; split it")
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(f"{path} does not exist; check the path") from None
-    except PermissionError:
-        raise InvalidInput(f"{path} may not be read by this user; change its permissions") from None
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read ({one_line(str(error))}); check the path") from None
-
-
-def _text(content: bytes, name: str) -> str:
-    try:
-        return content.removeprefix(UTF8_BOM).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}; save it as UTF-8") from None

@@ -152,9 +152,9 @@ def _has(found: Iterable[Setting], verb: str, key: str) -> bool:
 def _tables(path: Path) -> Mapping[str, Any]:
     import tomllib
 
-    from escala.formats.files import read_bytes, utf8
+    from escala.inputs import read_text
 
-    text = utf8(read_bytes(path), str(path))
+    text = read_text(path)
     try:
         return {
             name: table for name, table in tomllib.loads(text).items() if (name, table) != ("schema", SCHEMA)

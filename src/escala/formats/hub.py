@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from escala.errors import InvalidInput, MissingExtra
-from escala.formats.files import reason
 from escala.formats.hf import read_network
+from escala.inputs import reason
 from escala.model.network import Network
 
 INSTALL = "pip install 'escala[hf]'"

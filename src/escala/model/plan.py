@@ -148,7 +148,7 @@ class Plan:
 
 
 COLUMNS: Final = tuple(f.name for f in fields(Plan) if f.name != "stage_layers")
-_CODES: Final[dict[str, type[IntEnum]]] = {
+CHOICES: Final[dict[str, type[IntEnum]]] = {
     "schedule": Schedule,
     "split": Split,
     "cp_kind": ContextKind,
@@ -160,7 +160,7 @@ _CODES: Final[dict[str, type[IntEnum]]] = {
     "precision": Precision,
     "compile": Compile,
 }
-_FLAGS: Final = ("reshard", "sp", "fused_loss")
+FLAGS: Final = ("reshard", "sp", "fused_loss")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -212,9 +212,9 @@ class Plans:
     def __getitem__(self, row: int) -> Plan:
         """The plan in one row."""
         values: dict[str, Any] = {name: int(getattr(self, name)[row]) for name in COLUMNS}
-        for name, codes in _CODES.items():
+        for name, codes in CHOICES.items():
             values[name] = codes(values[name])
-        for name in _FLAGS:
+        for name in FLAGS:
             values[name] = bool(values[name])
         values["placement"] = PLACEMENTS[values["placement"]]
         custom = int(self.stage_split[row])

@@ -7,33 +7,9 @@ from typing import Any, Final
 
 from escala.catalog.loader import shown
 from escala.errors import InvalidInput, unknown
-from escala.model.plan import (
-    PLACEMENTS,
-    Compile,
-    ContextKind,
-    Dispatcher,
-    Offload,
-    Plan,
-    Precision,
-    Recompute,
-    Schedule,
-    Split,
-)
+from escala.model.plan import CHOICES, FLAGS, PLACEMENTS, Plan
 from escala.planning.search import Objective
 
-CHOICES: Final[dict[str, type[IntEnum]]] = {
-    "schedule": Schedule,
-    "split": Split,
-    "cp_kind": ContextKind,
-    "dispatcher": Dispatcher,
-    "recompute": Recompute,
-    "offload_optimizer": Offload,
-    "offload_params": Offload,
-    "offload_activations": Offload,
-    "precision": Precision,
-    "compile": Compile,
-}
-FLAGS: Final = ("reshard", "sp", "fused_loss")
 FIXABLE: Final = (
     "dp",
     "tp",

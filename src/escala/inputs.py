@@ -1,0 +1,54 @@
+"""Files from outside as text: bounded, UTF-8. Knows no format; reads, never writes.
+
+Whatever is wrong with a file is one InvalidInput: missing, not allowed, too large, wrong encoding.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from escala.errors import InvalidInput, one_line
+
+MOST_BYTES: Final = 20_000_000
+UTF8_BOM: Final = b"\xef\xbb\xbf"
+UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+NO_WEIGHTS: Final = "name a description, not the weights"
+
+
+def read_text(file: Path, most_bytes: int = MOST_BYTES, hint: str = NO_WEIGHTS) -> str:
+    """The text of a file; the hint says what to do with one that is larger than most_bytes."""
+    return utf8(read_bytes(file, most_bytes, hint), str(file))
+
+
+def read_bytes(file: Path, most_bytes: int, hint: str) -> bytes:
+    """The bytes of a file that has no more than so many."""
+    try:
+        if file.is_dir():
+            raise InvalidInput(f"{file} is a folder; name a file in it")
+        if file.stat().st_size > most_bytes:
+            raise InvalidInput(f"{file} is larger than {most_bytes // 1_000_000} MB; {hint}")
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput(f"{file} does not exist; check the path") from None
+    except PermissionError:
+        raise InvalidInput(f"{file} may not be read by this user; change its permissions") from None
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{file} cannot be read ({reason(error)}); check the path") from None
+
+
+def utf8(content: bytes, name: str) -> str:
+    """The text of UTF-8 bytes, with or without byte order mark; other encodings are refused."""
+    if content.startswith(UTF16_BOMS):
+        raise InvalidInput(f"{name} is encoded in UTF-16; save it as UTF-8")
+    try:
+        return content.removeprefix(UTF8_BOM).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a library says, for the parentheses of a message."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return one_line(str(error).strip().partition("\n")[0])
