@@ -100,8 +100,37 @@ def test_what_nobody_gave_is_said(run, eight):
     named = [each["name"] for each in json.loads(run("plan", *eight, "--json").out)["assumptions"]]
     given = json.loads(run("plan", *eight, "--seq", "4096", "--global-batch", "64", "--json").out)
 
-    assert named == ["sequence", "global batch"]
-    assert given["assumptions"] == []
+    assert named == ["sequence", "global batch", "nodes", "energy"]
+    assert [each["name"] for each in given["assumptions"]] == ["nodes", "energy"]
+
+
+def assumed(run, *words: str) -> dict[str, tuple[str, str]]:
+    document = json.loads(run("plan", "llama-3.1-8b", *words, "--json").out)
+    return {each["name"]: (each["value"], each["option"]) for each in document["assumptions"]}
+
+
+def test_node_network_and_power_are_assumed_in_the_open(run):
+    rows = assumed(run, "--gpus", "16", "--gpu", "h100-sxm")
+
+    assert rows["nodes"] == ("8 devices each, nvlink4 inside (450 GB/s a device)", "--cluster")
+    assert rows["network"] == ("400 Gb/s a device between nodes (ib-ndr)", "--network")
+    assert rows["energy"] == ("PUE 1.56, a node draws 1.5 × its devices", "--pue")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["--gpus", "16", "--gpu", "h100-sxm", "--network", "200 Gb/s"], {"nodes", "energy"}),
+        (["--gpus", "8", "--gpu", "h100-sxm"], {"nodes", "energy"}),
+        (["--gpus", "16", "--gpu", "gb200"], {"nodes", "energy"}),  # one NVLink domain of four nodes
+        (["--gpus", "16", "--gpu", "h100-sxm", "--pue", "1.1"], {"nodes", "network", "energy"}),
+        (["--gpus", "256", "--gpu", "tpu-v5e", "--engine", "maxtext"], {"nodes"}),  # its power is unknown
+        (["--gpu", "h100-sxm", "--max-gpus", "16"], {"nodes", "network", "energy"}),
+        (["--cluster", "leonardo", "--gpus", "64"], {"energy"}),
+    ],
+)
+def test_of_the_machine_only_what_was_not_given_is_assumed(run, words: list[str], names: set[str]):
+    assert assumed(run, *words, "--seq", "4096", "--global-batch", "256").keys() == names
 
 
 def test_a_prime_number_of_devices_is_planned(run):

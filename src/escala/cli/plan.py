@@ -20,6 +20,9 @@ from escala.cli.verb import Verb
 from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from escala.model.cluster import Cluster
+    from escala.model.problem import Problem
+    from escala.planning.defaults import Assumed
     from escala.planning.space import SpaceLimits
     from escala.report.view import Asked
 
@@ -96,7 +99,7 @@ def ask(model: str, given: dict[str, Any]) -> "Asked":
     if has_range or (given["gpus"] is None and given["cluster"] is None):
         return _ask_how_many(model, given, limits)
     problem, assumed = answerable(question_of(model, given, cluster_of(given, given["gpus"])))
-    return _searched(problem, assumed, limits, given)
+    return _searched(problem, assumed, limits, given, problem.cluster)
 
 
 def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "Asked":
@@ -117,12 +120,20 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
     points = curve(problem, limits, least=least, most=whole.devices, objective=objective)
     devices = points.fewest or whole.devices
     smaller = replace(problem, cluster=cluster_of(given, devices)) if given["gpu"] else on(problem, devices)
-    return replace(_searched(smaller, assumed, limits, given), curve=points)
+    return replace(_searched(smaller, assumed, limits, given, whole), curve=points)
 
 
-def _searched(problem: Any, assumed: Any, limits: "SpaceLimits", given: dict[str, Any]) -> "Asked":
+def _searched(
+    problem: "Problem",
+    assumed: "tuple[Assumed, ...]",
+    limits: "SpaceLimits",
+    given: dict[str, Any],
+    whole: "Cluster",
+) -> "Asked":
+    """The ranking on the devices of the problem; what is assumed is said of the whole machine."""
     from escala.planning.search import search
     from escala.report.front import CANDIDATES, on_front
+    from escala.report.machine import assumed_machine
     from escala.report.planwords import objective_of
     from escala.report.view import Asked
 
@@ -134,5 +145,7 @@ def _searched(problem: Any, assumed: Any, limits: "SpaceLimits", given: dict[str
         top=CANDIDATES if given["pareto"] else top,
         tolerance=given["tolerance"],
     )
-    asked = Asked(problem=problem, limits=limits, found=found, assumed=assumed)
+    has_energy = found.ranking is not None and found.ranking.footprint.energy_j is not None
+    machine = assumed_machine(whole, given, has_energy=has_energy)
+    asked = Asked(problem=problem, limits=limits, found=found, assumed=(*assumed, *machine))
     return on_front(asked, top) if given["pareto"] else asked
