@@ -185,12 +185,21 @@ def test_ddp_all_reduces_gradients(ideal, llama):
 
 
 def test_zero_1_scatters_gradients_and_gathers_weights(ideal, llama):
-    problem = talking(ideal(llama(ends=False), devices=8, batch=8))
+    problem = with_time(talking(ideal(llama(ends=False), devices=8, batch=8)), zero_1_all_reduces=False)
 
     # 7/8 * (4 + 2) bytes a parameter at 100 GB/s
     expected = 7 / 8 * 6 * parameters(problem) / 100e9
     time = terms(problem, Plan(dp=8, zero=1, shard=8))
     assert time.gradient_sync_s[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_zero_1_of_pytorch_all_reduces_gradients_and_gathers_stored_weights(ideal, llama):
+    problem = talking(ideal(llama(ends=False), devices=8, batch=8))
+
+    # 7/8 * (2 * 4 + 4) bytes a parameter at 100 GB/s; DDP only 2 * 4
+    zero, ddp = terms(problem, Plan(dp=8, zero=1, shard=8)), terms(problem, Plan(dp=8))
+    assert zero.gradient_sync_s[0] == pytest.approx(7 / 8 * 12 * parameters(problem) / 100e9, rel=1e-12)
+    assert zero.gradient_sync_s[0] == pytest.approx(1.5 * ddp.gradient_sync_s[0], rel=1e-12)
 
 
 def test_gradient_reduction_hides_behind_backward(ideal, llama):

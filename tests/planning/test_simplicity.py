@@ -98,7 +98,7 @@ def test_every_plan_belongs_to_a_family(dp, tp, pp, cp, zero, is_resharded):
         ),
         (
             Plan(dp=4, ep=4, etp=2, tp=2, recompute=Recompute.FIRST_LAYERS, recompute_layers=3),
-            "DDP 4 × TP 2 × EP 4 (expert TP 2) · mb 1 · recompute 3 layers",
+            "DDP 4 × TP 2 · EP 4 (expert TP 2) · mb 1 · recompute 3 layers",
         ),
         (
             Plan(dp=2, cp=2, cp_kind=ContextKind.ALL_GATHER, placement="tp-dp-cp-pp"),

@@ -69,3 +69,24 @@ def test_a_sequence_beyond_the_context_of_the_network_is_said():
     _, assumed = answerable(question)
 
     assert assumed[0].reason == "the network's own context is 1,024"
+
+
+@pytest.mark.parametrize(("devices", "batch"), [(1, 64), (4, 64), (7, 56), (64, 64), (256, 256)])
+def test_fine_tuning_takes_64_short_sequences_or_one_for_each_device(devices: int, batch: int):
+    problem, assumed = answerable(
+        Question(network=network("llama-3.1-8b"), cluster=cluster_for("h100-sxm", devices), method="lora")
+    )
+
+    assert (problem.workload.global_batch, problem.workload.sequence_tokens) == (batch, 2048)
+    assert {"sequence", "global batch"} <= {each.name for each in assumed}
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"), [(64, "one million"), (2048, "for each device"), (65536, "every 16")]
+)
+def test_the_reason_of_the_batch_agrees_with_it(devices: int, words: str):
+    _, assumed = answerable(
+        Question(network=network("llama-3.1-8b"), cluster=cluster_for("h100-sxm", devices))
+    )
+
+    assert words in next(each.reason for each in assumed if each.name == "global batch")

@@ -67,6 +67,7 @@ class EngineTime:
     micro_batch_overhead_s: float
     step_overhead_s: float
     reduces_every_micro_batch: bool
+    zero_1_all_reduces: bool
     splits_transfers: bool
 
 

@@ -181,8 +181,8 @@ def least_s(problem: Problem, plans: Plans, states: LeastStates, limit_bytes: fl
 def _least_recompute_s(problem: Problem, plans: Plans, pairs: Slots, each: list[LayerTime], room: F64) -> F64:
     keeps = kept_layers(problem, plans)
     whole = _over(pairs, [k.whole_bytes for k in keeps])
-    missing = np.maximum(whole - room + logits_bytes(problem, plans, pairs), 0.0)
     room = room - logits_bytes(problem, plans, pairs)
+    missing = np.maximum(whole - room, 0.0)
     # whichever kind frees a byte fastest, so that no mix of layers on any rank is cheaper
     per_byte = [
         t.recompute_full_s / np.maximum(k.whole_bytes - k.checkpoint_bytes, 1.0)

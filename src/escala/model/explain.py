@@ -13,8 +13,9 @@ from escala.model import efficiency, ends, layers, memory, pipeline, replicas, s
 from escala.model.estimate import Estimate
 from escala.model.flops import model_flop, reference_peak_flop_per_s, work_by_kind
 from escala.model.memory import MemoryKinds, Phases
-from escala.model.plan import Plan
+from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
+from escala.model.states import keeps_whole_gradients
 from escala.model.steptime import StepTime
 
 TERMS: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
@@ -155,7 +156,8 @@ def sharing(problem: Problem, plan: Plan, name: str) -> str:
     stage = {"weights_bytes": 3, "gradients_bytes": 2, "optimizer_bytes": 1, "step_bytes": 1}.get(name)
     model = [f"{axis.upper()} {getattr(plan, axis)}" for axis in ("tp", "pp") if getattr(plan, axis) > 1]
     if stage is not None:
-        sharded = plan.zero >= stage and plan.shard > 1
+        whole = name == "gradients_bytes" and bool(keeps_whole_gradients(problem, Plans.of(plan))[0])
+        sharded = plan.zero >= stage and plan.shard > 1 and not whole
         data = f"sharded over {plan.shard}" if sharded else _replicated(plan)
         return ", ".join([data, *(f"split by {axis}" for axis in model)]) or "whole"
     axes = {"activations_bytes": ("tp", "cp"), "logits_bytes": ("tp", "cp"), "gathered_bytes": ("tp", "pp")}

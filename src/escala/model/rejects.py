@@ -75,7 +75,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.STAGE_SPLIT: "the stage split does not have one entry a stage, or does not add up to the layers",
     Reject.SCHEDULE: "the schedule does not go with pp and the virtual stages",
     Reject.SCHEDULE_MICRO_BATCHES: "the interleaved schedule needs micro-batches that pp divides",
-    Reject.SHARD: "the shard group does not divide dp x cp, or does not go with the ZeRO stage",
+    Reject.SHARD: "the shard group does not divide dp x cp, is no multiple of cp or goes not with ZeRO",
     Reject.ENGINE: "the engine cannot do this combination",
     Reject.PRECISION: "the device has no unit for this precision",
     Reject.NOT_PLANNED: "offload, QLoRA, adapters and local steps are described but not planned yet",
@@ -206,7 +206,7 @@ def _splits_well(problem: Problem, plans: Plans, row: int) -> bool:
 
 def _sharding(plans: Plans) -> dict[Reject, Bool]:
     replicas = plans.dp * plans.cp
-    uneven = replicas % plans.shard != 0
+    uneven = (replicas % plans.shard != 0) | ((plans.zero == 3) & (plans.shard % plans.cp != 0))
     unsharded = (plans.zero == 0) & (plans.shard != 1)
     partial = (plans.zero > 0) & (plans.zero < 3) & (plans.shard != replicas)
     reshard = (plans.reshard == 1) & (plans.zero < 3)

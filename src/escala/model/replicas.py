@@ -3,7 +3,7 @@
 import numpy as np
 
 from escala.model.collectives import all_reduce_s, gather_s
-from escala.model.columns import F64, soft_maximum
+from escala.model.columns import F64, Bool, soft_maximum
 from escala.model.placement import Wire
 from escala.model.plan import Plans
 from escala.model.precision import RECIPES
@@ -66,9 +66,10 @@ def _gathered_s(rank: Rank, link: Wire, payload_bytes: F64) -> F64:
 def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> F64:
     """Exposed reduction of gradients over data-parallel replicas: traffic - hidden share of backward.
 
-    ZeRO-0 all-reduces gradients; ZeRO-1 and 2 reduce-scatter them and gather the new weights; HSDP
-    all-reduces shards between groups. It hides behind the last micro-batch's backward (and forward and bubble
-    where the engine overlaps the gather). Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP).
+    ZeRO-0 all-reduces gradients; ZeRO-1 and 2 reduce-scatter them and gather the new weights (PyTorch's
+    ZeRO-1 all-reduces and then gathers); HSDP all-reduces shards between groups. It hides behind the last
+    micro-batch's backward (and forward and bubble where the engine overlaps the gather).
+    Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP).
     """
     time = problem.engine.time
     traffic_s = _replica_traffic(problem, plans, rank)
@@ -94,5 +95,13 @@ def _reduce(problem: Problem, plans: Plans, parameters: F64, link: Wire) -> F64:
     reduced_s = all_reduce_s(gradient_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
     scattered_s = gather_s(gradient_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
     gathered_s = gather_s(width * parameters, link.ranks, link.gather_bytes_per_s, link.latency_s)
-    sharded = (plans.zero == 1) | (plans.zero == 2)
-    return np.where(parameters > 0, np.where(sharded, scattered_s + gathered_s, reduced_s), 0.0)
+    stored_bytes = problem.engine.memory.weight_bytes * parameters
+    stored_s = gather_s(stored_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    way = [reduces_whole(problem, plans), (plans.zero == 1) | (plans.zero == 2)]
+    total_s = np.select(way, [reduced_s + stored_s, scattered_s + gathered_s], reduced_s)
+    return np.where(parameters > 0, total_s, 0.0)
+
+
+def reduces_whole(problem: Problem, plans: Plans) -> Bool:
+    """Plans with ZeRO-1 of an engine that all-reduces whole gradients and then gathers the stored weights."""
+    return np.asarray((plans.zero == 1) & problem.engine.time.zero_1_all_reduces)

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.activations import autocasts
-from escala.model.columns import F64
+from escala.model.columns import F64, Bool
 from escala.model.engine import Gathering
 from escala.model.plan import Offload, Plans
 from escala.model.precision import RECIPES
@@ -71,8 +71,13 @@ def _gradient_parameters(problem: Problem, plans: Plans, pairs: Slots, parts: Sh
     """Gradients on one rank: sharded from ZeRO-2 on, but whole while a pipeline accumulates them locally."""
     trained = parts.trained_dense, parts.trained_expert
     sharded = per_rank(plans, pairs, *trained, 2)
-    waits = (plans.pp[pairs.row] > 1) & (problem.engine.memory.gathering is Gathering.LAYERS)
+    waits = keeps_whole_gradients(problem, plans)[pairs.row]
     return np.where(waits, parts.trained_dense + parts.trained_expert, sharded)
+
+
+def keeps_whole_gradients(problem: Problem, plans: Plans) -> Bool:
+    """Plans whose pipeline accumulates gradients before it scatters them: layer-wise sharding, pp above 1."""
+    return np.asarray((plans.pp > 1) & (problem.engine.memory.gathering is Gathering.LAYERS))
 
 
 def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:

@@ -17,7 +17,7 @@ from escala.model.placement import Wire
 from escala.model.plan import ContextKind, Plans, Recompute
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
-from escala.model.replicas import gathers_per_step
+from escala.model.replicas import gathers_per_step, reduces_whole
 from escala.model.shards import sharing
 from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 from escala.model.stages import kinds
@@ -138,7 +138,9 @@ def gradient_bytes(problem: Problem, plans: Plans, rank: Rank) -> F64:
     held, engine = held_ranks(plans), problem.engine
     width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
     sharded = (plans.zero == 1) | (plans.zero == 2)
-    per_parameter = engine.memory.gradient_bytes + np.where(sharded, width, engine.memory.gradient_bytes)
+    reduced = engine.memory.gradient_bytes
+    way = [reduces_whole(problem, plans), sharded]
+    per_parameter = reduced + np.select(way, [reduced + engine.memory.weight_bytes, width], reduced)
     dense = gather_wire_bytes(per_parameter * rank.parts.trained_dense / held, rank.wires.replicas.ranks)
     expert = gather_wire_bytes(
         per_parameter * rank.parts.trained_expert / expert_held_ranks(plans),

@@ -27,6 +27,9 @@ MOST_STEP_TOKENS: Final = 16_000_000
 MOST_SEQUENCE_TOKENS: Final = 8192
 UNKNOWN_SEQUENCE_TOKENS: Final = 2048
 STEP_IMAGES: Final = 1024
+# fine-tuning recipes mostly take 16 to 128 samples of up to 2,048 tokens a step
+TUNED_SEQUENCES: Final = 64
+TUNED_TOKENS: Final = 2048
 MOST_REPLICA_DEVICES: Final = 16
 
 MOST_TRIED_DEVICES: Final = 1024
@@ -100,12 +103,16 @@ def precision_code(name: str) -> Precision:
 
 
 def default_batch(sequence_tokens: int, devices: int) -> int:
-    """A sequence for each device, from about 1 to 16 million tokens: replicas * the nearest power of two.
+    """A sequence for each device, from about 1 to 16 million tokens: replicas * the nearest power of two."""
+    return _dealt(devices, STEP_TOKENS / sequence_tokens, MOST_STEP_TOKENS / sequence_tokens)
+
+
+def _dealt(devices: int, least_wanted: float, most_wanted: float) -> int:
+    """A sequence for each device between two bounds, so that it can be dealt to replicas.
 
     The replicas are the most that divide the devices and get a sequence each, but so many that no replica
     spans more than 16 devices where the devices can be divided so.
     """
-    least_wanted, most_wanted = STEP_TOKENS / sequence_tokens, MOST_STEP_TOKENS / sequence_tokens
     wanted = max(1.0, min(max(least_wanted, devices), most_wanted))
     every = divisors(devices)
     most = max(count for count in every if count <= wanted)
@@ -122,8 +129,9 @@ def _sequence(question: Question) -> tuple[int, tuple[Assumed, ...]]:
     if given is not None:
         beyond = f"the network's own context is {known:,}" if known and given > known else ""
         return given, (_assumed("longer context", f"{given:,} tokens", beyond, "--seq"),) if beyond else ()
-    taken = min(known or UNKNOWN_SEQUENCE_TOKENS, MOST_SEQUENCE_TOKENS)
-    most = f"at most {MOST_SEQUENCE_TOKENS:,}"
+    longest = MOST_SEQUENCE_TOKENS if question.method == Method.PRETRAIN else TUNED_TOKENS
+    taken = min(known or UNKNOWN_SEQUENCE_TOKENS, longest)
+    most = f"at most {longest:,}" + ("" if question.method == Method.PRETRAIN else " for fine-tuning")
     reason = f"the context of the network, {most}" if known else "the network does not say its context"
     return taken, (_assumed("sequence", f"{taken:,} tokens", reason, "--seq"),)
 
@@ -136,10 +144,21 @@ def _batch(question: Question, sequence_tokens: int) -> tuple[int, tuple[Assumed
         batch = default_batch(STEP_TOKENS // STEP_IMAGES, devices)
         reason = f"about {STEP_IMAGES:,} images a step, or one for each device"
         return batch, (_assumed("global batch", f"{batch:,} images", reason, "--global-batch"),)
-    batch = default_batch(sequence_tokens, devices)
+    tuned = question.method != Method.PRETRAIN
+    most = max(TUNED_SEQUENCES, devices)
+    batch = _dealt(devices, TUNED_SEQUENCES, most) if tuned else default_batch(sequence_tokens, devices)
     value = f"{batch:,} sequences, {batch * sequence_tokens:,} tokens"
-    reason = "about one million tokens a step, or a sequence for each device up to 16 million"
-    return batch, (_assumed("global batch", value, reason, "--global-batch"),)
+    return batch, (_assumed("global batch", value, _batch_reason(batch, devices, tuned), "--global-batch"),)
+
+
+def _batch_reason(batch: int, devices: int, tuned: bool) -> str:
+    if batch >= devices and tuned:
+        return f"about {TUNED_SEQUENCES} sequences a step for fine-tuning, or one for each device"
+    if batch >= devices:
+        return "about one million tokens a step, or a sequence for each device"
+    return (
+        f"a sequence for every {devices // batch:,} devices, near 16 million tokens where that can be dealt"
+    )
 
 
 def _method(question: Question) -> Method:

@@ -206,7 +206,8 @@ class _Search:
         plans, values = self._all_variants()
         points = complexity(plans)
         near = np.flatnonzero(values <= values.min() * (1 + self.tolerance))
-        choice = int(near[np.lexsort((values[near], points[near]))[0]])
+        # of equally simple plans the one that shards less
+        choice = int(near[np.lexsort((values[near], plans.zero[near], points[near]))[0]])
         order = np.lexsort((points, values.round(12)))
         rows = order[first_of_each(layout_keys(plans)[order])][: self.pool.top]
         rows = rows if choice in rows else np.append(rows, choice)

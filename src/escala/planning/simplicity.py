@@ -108,18 +108,19 @@ def family_masks(plans: Plans) -> dict[str, np.ndarray]:
 def describe(plan: Plan) -> str:
     """One line for people: 'FSDP 128 × TP 8 + SP × PP 16 (interleaved 8) · mb 1 × 16 · selective'.
 
-    The degrees multiply to the devices; weights are sharded over the context-parallel ranks as well.
+    The degrees between × multiply to the devices. Weights are sharded over the context-parallel ranks as
+    well; experts are spread inside the data-parallel ranks.
     """
     parts = [_data_parallel(plan)]
     if plan.tp > 1:
         parts.append(f"TP {plan.tp}" + (" + SP" if plan.sp else ""))
     if plan.cp > 1:
         parts.append(f"CP {plan.cp} ({plan.cp_kind.name.lower().replace('_', '-')})")
-    if plan.ep > 1:
-        parts.append(f"EP {plan.ep}" + (f" (expert TP {plan.etp})" if plan.etp > 1 else ""))
     if plan.pp > 1:
         parts.append(f"PP {plan.pp} ({_schedule(plan)})")
     tail = [" × ".join(part for part in parts if part) or "1 device"]
+    if plan.ep > 1:
+        tail.append(f"EP {plan.ep}" + (f" (expert TP {plan.etp})" if plan.etp > 1 else ""))
     tail.append(f"mb {plan.micro_batch}" + (f" × {plan.micro_batches}" if plan.micro_batches > 1 else ""))
     tail += _extras(plan)
     return " · ".join(tail)
@@ -134,8 +135,12 @@ def _data_parallel(plan: Plan) -> str:
     if plan.zero < 3:
         return f"ZeRO-{plan.zero} {plan.dp}"
     if plan.shard < replicas:
-        return f"HSDP {replicas // plan.shard} × {max(plan.shard // plan.cp, 1)}{kept}"
-    return f"FSDP {plan.dp}{kept}"
+        return f"HSDP {replicas // plan.shard} × {_sharded_over(plan.shard // plan.cp)}{kept}"
+    return f"FSDP {_sharded_over(plan.dp)}{kept}"
+
+
+def _sharded_over(ranks: int) -> str:
+    return str(ranks) if ranks > 1 else "over CP"
 
 
 def _schedule(plan: Plan) -> str:

@@ -193,13 +193,14 @@ def _expert_degrees(problem: Problem, limits: SpaceLimits, ranks: int, tp: int) 
 def _modes(
     problem: Problem, limits: SpaceLimits, degrees: tuple[int, int, int, int], is_split: bool
 ) -> Iterator[tuple[int, int, int]]:
-    """ZeRO stage, resharding, shard group: none to full; HSDP groups fill link domains."""
+    """ZeRO stage, resharding, shard group: none to full; HSDP groups fill domains with whole CP groups."""
     dp, tp, pp, cp = degrees
     replicas, modes = dp * cp, [(0, 0, 1)]
     if replicas > 1:
         modes += [(1, 0, replicas), (2, 0, replicas)]
         inside = {_members(link.domain_devices, tp, replicas) for link in problem.cluster.links}
-        for shard in sorted({replicas, *inside} - {1}, reverse=True):
+        whole = {shard for shard in {replicas, *inside} - {1} if shard % cp == 0}
+        for shard in sorted(whole, reverse=True):
             modes += [(3, 0, shard), (3, 1, shard)]
     for zero, reshard, shard in modes:
         needs = _sharding_needs(zero, bool(reshard), shard < replicas, replicas > 1, is_split, pp > 1)
