@@ -60,7 +60,7 @@ def test_without_a_last_run_the_error_says_what_to_do(run):
     assert "run `escala plan` first" in result.err
 
 
-def test_a_plan_that_cannot_run_is_explained_and_the_answer_is_no(run, planned: Path, tmp_path: Path):
+def test_a_plan_that_cannot_run_has_reasons_and_repairs_and_no_numbers(run, planned: Path, tmp_path: Path):
     document = json.loads(planned.read_text())
     document["plan"]["dp"] = 7
     (tmp_path / "odd.json").write_text(json.dumps(document))
@@ -69,6 +69,46 @@ def test_a_plan_that_cannot_run_is_explained_and_the_answer_is_no(run, planned: 
 
     assert result.code == 1
     assert "cannot be run: dp x tp x pp x cp is not the number of devices" in result.out
+    assert "Change dp x tp x pp x cp is 7; let it be the 8 devices" in result.out
+    assert "Or use" in result.out
+    assert "From peak to achieved" not in result.out
+    assert "Where the seconds go" not in result.out
+    assert json.loads(run("explain", "odd.json", "--json").out)["terms"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tp": 3}, "tp=3 does not divide the 8 devices, 32 heads, 8 key-value heads, 14,336 feed-forward"),
+        ({"sp": True}, "set sp to false"),
+        ({"micro_batches": 3}, "dp x micro_batch x micro_batches is 24; let it be the batch of 128"),
+        ({"ep": 2}, "set ep and etp to 1"),
+        ({"schedule": "1f1b"}, "schedule none goes with pp 1"),
+        ({"shard": 3}, "shard is 1 with zero 0"),
+        ({"local_steps": 2}, "set offload_* to none and local_steps to 1"),
+    ],
+)
+def test_what_to_change_in_a_plan_that_cannot_run(run, planned: Path, changes: dict, said: str):
+    document = json.loads(planned.read_text())
+    document["plan"].update(changes)
+    planned.write_text(json.dumps(document))
+
+    result = run("explain", "plan.json")
+
+    assert (result.code, result.longest <= 80) == (1, True)
+    assert said in " ".join(result.out.split())
+
+
+def test_a_plan_that_only_does_not_fit_is_explained(run, planned: Path):
+    document = json.loads(planned.read_text())
+    document["plan"].update({"micro_batch": 16, "micro_batches": 1})
+    planned.write_text(json.dumps(document))
+
+    result = run("explain", "plan.json")
+
+    assert result.code == 1
+    assert "cannot be run: does not fit in device memory" in result.out
+    assert "Memory of the fullest device" in result.out
 
 
 @pytest.mark.parametrize(

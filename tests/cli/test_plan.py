@@ -133,6 +133,13 @@ def test_of_the_machine_only_what_was_not_given_is_assumed(run, words: list[str]
     assert assumed(run, *words, "--seq", "4096", "--global-batch", "256").keys() == names
 
 
+def test_where_the_power_is_unknown_the_answer_says_why_there_is_no_energy(run):
+    words = ["plan", "llama-3.1-8b", "--gpus", "256", "--gpu", "tpu-v5e", "--engine", "maxtext"]
+
+    assert "energy unknown: the power of tpu-v5e is not published" in run(*words).out
+    assert json.loads(run(*words, "--json").out)["energy_unknown"] == "the power of tpu-v5e is not published"
+
+
 def test_a_prime_number_of_devices_is_planned(run):
     result = run("plan", "llama-3.1-8b", "--gpus", "1009", "--gpu", "h100-sxm", "--json")
 

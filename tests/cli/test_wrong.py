@@ -218,13 +218,31 @@ def test_a_wrong_value_of_an_option(run, option: str, value: str, said: str):
     is_refused(run("plan", "gpt2", *EIGHT, option, value), said)
 
 
-@pytest.mark.parametrize("fix", ["tp=3", "tp=16", "pp=5", "pp=33", "shard=3", "ep=2"])
-def test_values_that_no_plan_can_have_are_the_answer_no_with_the_rule(run, eight, fix: str):
+@pytest.mark.parametrize(
+    ("fix", "said"),
+    [
+        ("tp=3", "tp=3 does not divide the 8 devices, 32 heads, 8 key-value heads"),
+        ("tp=16", "tp=16 does not divide the 8 devices and 8 key-value heads"),
+        ("pp=5", "pp=5 does not divide the 8 devices"),
+        ("shard=3", "shard=3 does not divide the 8 devices"),
+        ("ep=2", "ep=2 needs experts, and the network has none"),
+        ("micro_batch=3", "micro_batch=3 does not divide the 128 samples of a step"),
+        ("tp=4,pp=4", "tp=4 x pp=4 is 16, which does not divide the 8 devices"),
+        ("zero=1,reshard=true", "degrees have to divide the 8 devices"),
+    ],
+)
+def test_values_that_no_plan_can_have_are_the_answer_no_with_the_rule(run, eight, fix: str, said: str):
     result = run("plan", *eight, "--fix", fix)
 
     assert (result.code, result.err) == (1, "")
-    assert f"only plans with {fix} were looked at" in result.out
-    assert "degrees have to divide the 8 devices" in result.out
+    assert f"only plans with {fix.replace(',', ', ')} were looked at" in result.out
+    assert said in " ".join(result.out.split())
+
+
+def test_the_heads_that_tp_does_not_divide_are_named(run):
+    result = run("plan", "qwen2-1.5b", *EIGHT, "--fix", "tp=8")
+
+    assert "tp=8 does not divide the 12 heads and 2 key-value heads" in result.out
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,7 @@ class Answer:
     """The document of `escala plan --json`; `recommended` is an index of `plans`, from 0.
 
     `considered` plans are in the space, `estimated` were predicted in full, `feasible` of them fit.
+    `energy_unknown` says why there is no energy, `broken_fix` why no plan keeps to --fix.
     """
 
     schema: str
@@ -214,6 +215,8 @@ class Answer:
     is_risky: bool
     families: tuple[FamilyView, ...]
     assumptions: tuple[AssumptionView, ...]
+    energy_unknown: str | None
+    broken_fix: tuple[str, ...]
     mfu_convention: str
     doubt: str
     advice: tuple[RemedyView, ...]

@@ -33,6 +33,9 @@ BAR: Final = 20
 def print_explained(console: Console, given: Explained) -> None:
     """Everything that `escala explain` shows."""
     print_title(console, given)
+    if not given.terms:
+        print_repairs(console, given)
+        return
     print_waterfall(console, given)
     print_terms(console, given)
     print_memory(console, given)
@@ -63,6 +66,15 @@ def print_title(console: Console, given: Explained) -> None:
     for rule in given.broken_rules:
         put(console, Text(f"cannot be run: {rule}", style="red"))
     put(console)
+
+
+def print_repairs(console: Console, given: Explained) -> None:
+    """What to change in a plan that cannot be run; it has no numbers."""
+    lines = [row for each in given.repairs for row in flow([each], room(console))]
+    hanging(console, "Change", lines, style=STRONG)
+    if given.recommended_title:
+        titles = glued(given.recommended_title).split(" · ")
+        hanging(console, "Or use", flow(titles, room(console)), style=STRONG)
 
 
 def print_waterfall(console: Console, given: Explained) -> None:

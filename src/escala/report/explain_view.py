@@ -7,10 +7,11 @@ from escala import __version__
 from escala.model import explain
 from escala.model.estimate import estimate
 from escala.model.explain import Explanation
-from escala.model.flops import CONVENTION
+from escala.model.flops import CONVENTION, reference_peak_flop_per_s
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
+from escala.model.rejects import Reject
 from escala.model.rejects import describe as describe_rejects
 from escala.planning.search import Found, search
 from escala.planning.sensitivity import Change, sensitivity
@@ -20,6 +21,7 @@ from escala.report.plan_view import plan_view, terms
 from escala.report.planfile import PlanFile
 from escala.report.problem_view import cluster_view, doubt, workload_view
 from escala.report.reasons import against
+from escala.report.rules import repairs
 from escala.report.view import Asked, family_views
 
 EXPLAIN_SCHEMA: Final = "escala/explain@1"
@@ -70,7 +72,11 @@ class ChangeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """The document of `escala explain --json`; `broken_rules` says why the plan cannot be run, if so."""
+    """The document of `escala explain --json`.
+
+    `broken_rules` says why the plan cannot be run, if so, `repairs` what to change. Unless it only does not
+    fit, nothing of such a plan is explained, and its numbers mean nothing.
+    """
 
     schema: str
     escala: str
@@ -79,6 +85,7 @@ class Explained:
     engine: str
     plan: PlanView
     broken_rules: tuple[str, ...]
+    repairs: tuple[str, ...]
     recommended_title: str | None
     peak_flop_per_s: float
     achieved_flop_per_s: float
@@ -100,7 +107,9 @@ def explained(file: PlanFile, row: int) -> Explained:
         problem, file.searched.limits, objective=file.searched.objective, tolerance=file.searched.tolerance
     )
     asked = Asked(problem=problem, limits=file.searched.limits, found=found, assumed=())
-    story = explain.explain(problem, result)
+    bits = int(result.reject[0])
+    broken = bits & ~int(Reject.MEMORY)  # what only does not fit can be explained all the same
+    story = None if broken else explain.explain(problem, result)
     return Explained(
         schema=EXPLAIN_SCHEMA,
         escala=__version__,
@@ -108,16 +117,17 @@ def explained(file: PlanFile, row: int) -> Explained:
         cluster=cluster_view(problem),
         engine=problem.engine.name,
         plan=plan_view(problem, result, 0, rank=row + 1, why=_why(problem, plan, found)),
-        broken_rules=tuple(describe_rejects(int(result.reject[0]))),
+        broken_rules=tuple(describe_rejects(broken or bits)),
+        repairs=repairs(problem, plan, broken),
         recommended_title=_recommended_title(found),
-        peak_flop_per_s=story.peak_flop_per_s,
-        achieved_flop_per_s=story.achieved_flop_per_s,
-        waterfall=tuple(FallView(title=f.title, share=f.share, formula=f.why) for f in story.waterfall),
-        terms=_terms(story),
-        memory=_held(story),
-        memory_phases_bytes={name.removesuffix("_bytes"): held for name, held in story.phase_bytes.items()},
+        peak_flop_per_s=reference_peak_flop_per_s(problem),
+        achieved_flop_per_s=story.achieved_flop_per_s if story else 0.0,
+        waterfall=_falls(story) if story else (),
+        terms=_terms(story) if story else (),
+        memory=_held(story) if story else (),
+        memory_phases_bytes=_phases(story) if story else {},
         families=family_views(asked),
-        sensitivity=tuple(_change(each) for each in sensitivity(problem, plan)),
+        sensitivity=tuple(_change(each) for each in sensitivity(problem, plan)) if story else (),
         mfu_convention=CONVENTION,
         doubt=doubt(problem, result, 0),
     )
@@ -140,6 +150,14 @@ def _why(problem: Problem, plan: Plan, found: Found) -> str:
     if result.memory.verdict[0] == Verdict.DOES_NOT_FIT:
         return "does not fit"
     return against(plan, terms(result, 0), best, best_terms)
+
+
+def _falls(story: Explanation) -> tuple[FallView, ...]:
+    return tuple(FallView(title=each.title, share=each.share, formula=each.why) for each in story.waterfall)
+
+
+def _phases(story: Explanation) -> dict[str, float]:
+    return {name.removesuffix("_bytes"): held for name, held in story.phase_bytes.items()}
 
 
 def _terms(story: Explanation) -> tuple[TermView, ...]:

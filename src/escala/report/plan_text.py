@@ -89,6 +89,7 @@ def print_choice(console: Console, given: Answer, plan: PlanView) -> None:
     lines = flow([Text(part, style=STRONG) for part in glued(plan.title).split(" · ")], width)
     lines += flow(_speed(given, plan), width, "   ")
     lines += flow(_run(given, plan.run) if plan.run else _step(plan), width)
+    lines += flow([f"energy unknown: {given.energy_unknown}"], width) if given.energy_unknown else []
     lines += flow([choice_reason(given, plan)], width)
     hanging(console, "Use", lines, style=STRONG)
     put(console)

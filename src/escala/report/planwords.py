@@ -123,6 +123,8 @@ def text_of(name: str, code: int) -> str:
     """One value of a field as a person writes it: the inverse of `code_of`."""
     if name in CHOICES:
         return word(CHOICES[name](code))
+    if name in FLAGS:
+        return "true" if code else "false"
     return PLACEMENTS[code] if name == "placement" else str(code)
 
 

@@ -68,6 +68,12 @@ def cluster_view(problem: Problem) -> ClusterView:
     )
 
 
+def energy_unknown(problem: Problem) -> str | None:
+    """Why no energy can be said; None where it can."""
+    chip = problem.accelerator
+    return None if chip.power_w is not None else f"the power of {chip.name} is not published"
+
+
 def _pick(view: Any, source: object) -> Any:
     return view(**{field.name: getattr(source, field.name) for field in fields(view)})
 

@@ -16,7 +16,8 @@ def print_refusal(console: Console, given: Answer) -> None:
     if given.fixed:
         fixed = ", ".join(f"{name}={','.join(values)}" for name, values in given.fixed.items())
         lines += flow([f"only plans with {fixed} were looked at, as --fix asks"], room(console))
-        lines += [] if given.considered else flow([_rule(given)], room(console))
+        reasons = () if given.considered else given.broken_fix or (_rule(given),)
+        lines += [line for reason in reasons for line in flow([reason], room(console))]
     hanging(console, "No", lines, style="bold red")
     put(console)
     for number, each in enumerate(given.advice):

@@ -25,7 +25,8 @@ from escala.report.answer import (
 )
 from escala.report.plan_view import plan_view, terms
 from escala.report.planwords import plan_keys, text_of
-from escala.report.problem_view import cluster_view, doubt, tokens_per_step, workload_view
+from escala.report.problem_view import cluster_view, doubt, energy_unknown, tokens_per_step, workload_view
+from escala.report.rules import broken_fix
 from escala.units import HOUR_S
 
 
@@ -63,6 +64,8 @@ def answer(asked: Asked) -> Answer:
         is_risky=found.is_risky,
         families=family_views(asked),
         assumptions=tuple(_assumption(each) for each in asked.assumed),
+        energy_unknown=energy_unknown(problem),
+        broken_fix=() if found.considered else broken_fix(problem, asked.limits),
         mfu_convention=CONVENTION,
         doubt=doubt(problem, found.ranking, found.recommended),
         advice=remedy_views(asked),
