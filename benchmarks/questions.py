@@ -56,7 +56,7 @@ def sample(problem: Problem, count: int, seed: int = 1) -> Plans:
     every = groups(problem, limits)
     parts = []
     for group in every:
-        columns = expand(group, cells(group))
+        columns, _ = expand(group, cells(group))
         ways = fill(columns, len(columns["dp"]), limits.precision)
         parts.append(ways.take(rng.integers(0, len(ways), 8 * count // len(every) + 1)))
     ways = concatenate(parts)

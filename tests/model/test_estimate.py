@@ -77,7 +77,7 @@ def plans_of(question: Question) -> Plans:
     problem, rng = question.problem, np.random.default_rng(20_211_114)
     tables = []
     for group in groups(problem, SpaceLimits(precision=question.precision)):
-        columns = expand(group, cells(group))
+        columns, _ = expand(group, cells(group))
         tables.append(fill(columns, len(columns["dp"]), question.precision))
     ways = concatenate(tables)
     ways = ways.take(rng.integers(0, len(ways), SAMPLE))

@@ -278,7 +278,7 @@ def test_what_cannot_be_leaves_an_empty_space(fixed):
 def test_cells_and_their_expansion_are_the_ways_of_the_group(problem):
     for each in groups(problem, EVERYTHING):
         table = cells(each)
-        columns = expand(each, table)
+        columns, _ = expand(each, table)
         rows = np.column_stack(list(columns.values()))
 
         assert len(table) == len(each.experts) * each.micro_ways

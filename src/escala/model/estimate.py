@@ -30,7 +30,7 @@ from escala.model.memory import (
     room_bytes,
     with_slack,
 )
-from escala.model.plan import Plans
+from escala.model.plan import Plans, Schedule
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
 from escala.model.shards import Shards, shards
@@ -176,6 +176,17 @@ def least_s(problem: Problem, plans: Plans, states: LeastStates, limit_bytes: fl
     again_s = _least_recompute_s(problem, plans, pairs, each, room)
     busy_s = (layers_s + ends_s + again_s) * plans.micro_batches
     return busy_s + straggler_s(problem, plans, busy_s) + overhead_s(problem, plans)
+
+
+def least_bubble_s(problem: Problem, plans: Plans, seconds: F64) -> F64:
+    """Idle time that a schedule adds at least to the least seconds of its cell; none for zero-bubble V.
+
+    The bubble of an average rank, with the busy time that is inside the least seconds.
+    """
+    share = straggler_s(problem, plans, np.ones(len(plans)))
+    busy_s = (seconds - overhead_s(problem, plans)) / (1.0 + share) / plans.micro_batches
+    idle_s = (plans.pp - 1) / plans.virtual_stages * busy_s * problem.assumptions.bubble_ratio
+    return np.where(plans.schedule == Schedule.ZERO_BUBBLE_V, 0.0, idle_s)
 
 
 def _least_recompute_s(problem: Problem, plans: Plans, pairs: Slots, each: list[LayerTime], room: F64) -> F64:

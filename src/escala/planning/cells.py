@@ -32,6 +32,7 @@ CELL: Final = (
     "sp",
     "cp_kind",
 )
+TAIL: Final = ("zero", "reshard", "shard", "schedule", "virtual_stages", "split")
 
 
 def cells(group: Group) -> np.ndarray:
@@ -46,16 +47,19 @@ def cells(group: Group) -> np.ndarray:
     return np.hstack([fixed, *columns])
 
 
-def expand(group: Group, chosen: np.ndarray) -> dict[str, np.ndarray]:
-    """Cells of a group crossed with its sharding modes and the pipelines of their micro-batches."""
-    parts: list[np.ndarray] = []
+def expand(group: Group, chosen: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Cells of a group crossed with its sharding modes and the pipelines of their micro-batches.
+
+    Columns of plans, and for each plan its row in `chosen`.
+    """
+    parts, owners = [np.empty((0, len(CELL) + len(TAIL)), np.int64)], [np.empty(0, np.int64)]
     for m in np.unique(chosen[:, CELL.index("micro_batches")]):
-        rows = chosen[chosen[:, CELL.index("micro_batches")] == m]
+        owner = np.flatnonzero(chosen[:, CELL.index("micro_batches")] == m)
+        rows = chosen[owner]
         tails = np.array(
             [(*mode, *pipe) for mode in group.modes for pipe in group.pipelines[int(m)]], np.int64
         )
         if len(tails):
             parts.append(np.hstack([np.repeat(rows, len(tails), axis=0), np.tile(tails, (len(rows), 1))]))
-    names = (*CELL, "zero", "reshard", "shard", "schedule", "virtual_stages", "split")
-    table = np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
-    return dict(zip(names, table.T, strict=True))
+            owners.append(np.repeat(owner, len(tails)))
+    return dict(zip((*CELL, *TAIL), np.concatenate(parts).T, strict=True)), np.concatenate(owners)

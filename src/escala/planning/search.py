@@ -16,7 +16,7 @@ import numpy as np
 
 from escala.model.columns import F64, I64
 from escala.model.energy import footprint
-from escala.model.estimate import Estimate, estimate, least_states, time_of
+from escala.model.estimate import Estimate, estimate, least_bubble_s, least_states, time_of
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -111,18 +111,19 @@ class _Search:
         start = time.perf_counter()
         every = groups(self.problem, self.limits)
         least = self._least_per_second()
-        waiting: list[dict[str, I64]] = []
+        waiting: list[tuple[dict[str, I64], F64]] = []
         powered = [] if draws_too_much(self.problem) else every
         self.rejected[TOO_HUNGRY] = 0 if powered else size(self.problem, self.limits, every)
         for group, table, seconds, lost in self.frontier.ordered(powered):
-            kept = table[self.pool.may_show_cells(table, seconds * least)]
+            kept = np.flatnonzero(self.pool.may_show_cells(table, seconds * least))
             self._count(group, TOO_BIG, lost)
             self._count(group, TOO_SLOW, len(table) - len(kept))
             if len(kept):
-                waiting.append(expand(group, kept))
+                columns, owner = expand(group, table[kept])
+                waiting.append((columns, seconds[kept][owner]))
             # a small first chunk sets the bound early
             enough = CHUNK_ROWS if self.estimated else CHUNK_ROWS // 8
-            if sum(len(part["dp"]) for part in waiting) >= enough:
+            if sum(len(part) for _, part in waiting) >= enough:
                 self._evaluate(waiting)
                 waiting = []
         if waiting:
@@ -142,9 +143,14 @@ class _Search:
         idle_w = (chip.power_w or 0.0) * self.problem.assumptions.power_idle_share
         return idle_w * self.problem.cluster.devices * site.node_power_ratio * site.pue
 
-    def _evaluate(self, waiting: list[dict[str, I64]]) -> None:
-        columns = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
-        plans = self.frontier.plans(columns)
+    def _evaluate(self, waiting: list[tuple[dict[str, I64], F64]]) -> None:
+        """Drop by their bubble and their states what cannot be shown, rank the others."""
+        names, seconds = waiting[0][0], np.concatenate([part for _, part in waiting])
+        plans = self.frontier.plans({n: np.concatenate([part[n] for part, _ in waiting]) for n in names})
+        seconds = seconds + least_bubble_s(self.problem, plans, seconds)
+        useful = self.pool.may_show(plans, seconds * self._least_per_second())
+        self._reject(TOO_SLOW, plans.take(~useful))
+        plans = plans.take(useful)
         possible = self.frontier.may_fit(plans, least_states(self.problem, plans))
         self._reject(TOO_BIG, plans.take(~possible))
         plans = plans.take(possible)

@@ -122,7 +122,7 @@ def leanest(problem: Problem, limits: SpaceLimits, family: str) -> Estimate | No
 def _smallest(problem: Problem, limits: SpaceLimits, group: Group) -> Plans:
     """Ways of a group with its smallest micro-batch, and SP where it may be on."""
     few = replace(group, micro=group.micro[:1], sequence=group.sequence[-1:], orders=group.orders[:1])
-    columns = expand(few, cells(few))
+    columns, _ = expand(few, cells(few))
     return finished(problem, limits, fill(columns, len(columns["dp"]), limits.precision))
 
 
