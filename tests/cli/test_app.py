@@ -13,7 +13,7 @@ import pytest
 from escala.cli import app
 from escala.cli.app import VERBS, main
 
-SCRIPT = "import sys; from escala.cli.app import main; sys.exit(main())"
+SCRIPT = "import sys; from escala.__main__ import main; sys.exit(main())"
 HEAVY = {"numpy", "rich", "msgspec", "yaml", "torch"}
 
 
@@ -107,6 +107,44 @@ def test_interrupt_ends_with_130(run, monkeypatch):
     result = run("doctor")
 
     assert (result.code, result.err.strip()) == (130, "error: interrupted")
+
+
+EARLY = """
+import os, signal, sys
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "escala.cli.app":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Slow())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupt_while_the_command_line_loads_is_quiet():
+    done = subprocess.run([sys.executable, "-c", EARLY + SCRIPT, "catalog"], capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shells of POSIX")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("catalog", 0), ("catalog --json", 0), ("--help", 0), ("x", 2)])
+def test_a_closed_stream_swallows_and_keeps_the_exit_code(closed: str, words: str, code: int):
+    line = f"{shlex.quote(sys.executable)} -m escala {words} {closed}"
+
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=False)
+
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "5", "30", "39"])
+def test_less_than_40_columns_are_taken_for_40(columns: str):
+    narrow = escala("catalog", "h100-sxm", env={**os.environ, "COLUMNS": columns})
+    forty = escala("catalog", "h100-sxm", env={**os.environ, "COLUMNS": "40"})
+
+    assert narrow.stdout == forty.stdout
+    assert len(narrow.stdout) > 500
 
 
 def test_an_os_error_is_one_line(run, monkeypatch):

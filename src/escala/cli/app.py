@@ -86,6 +86,7 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit code. Errors are one line on stderr."""
+    _open_closed_streams()
     _never_fail_to_print()
     try:
         code = _code(cli.main(arguments, prog_name="escala", standalone_mode=False))
@@ -137,6 +138,13 @@ def _options(ctx: click.Context | None) -> list[str]:
         return []
     every = [name for each in ctx.command.get_params(ctx) for name in each.opts]
     return [name for name in every if name.startswith("--")]
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed before escala began (`>&-`) swallows what is written to it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 # lives as long as we
 
 
 def _never_fail_to_print() -> None:

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
 
 def console() -> "Console":
-    """The console for data; colours only on a terminal that wants them."""
+    """The console for data, 40 columns wide at least; colours only on a terminal that wants them."""
     from rich.console import Console
+
+    from escala.report.layout import LEAST
 
     class Screen(Console):
         """Leaves a closed pipe to the entry point."""
@@ -19,7 +21,9 @@ def console() -> "Console":
         def on_broken_pipe(self) -> None:
             raise  # rich calls it while it handles the error
 
-    return Screen(file=sys.stdout, highlight=False, emoji=False, markup=False)
+    screen = Screen(file=sys.stdout, highlight=False, emoji=False, markup=False)
+    screen.width = max(screen.width, LEAST)
+    return screen
 
 
 def write_json(document: Any) -> None:
