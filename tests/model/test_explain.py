@@ -17,6 +17,7 @@ PLANS = [
     Plan(dp=2, tp=4, pp=2, schedule=Schedule.ONE_F_ONE_B, micro_batches=8),
     Plan(dp=4, tp=2, cp=2, zero=3, reshard=True, shard=8, micro_batches=4, recompute=Recompute.SELECTIVE),
 ]
+PIPED = {"schedule": Schedule.ONE_F_ONE_B, "micro_batches": 8}
 # the waterfall leaves out falls below one ten-thousandth of the step
 LEFT_OUT = 1e-4
 
@@ -97,6 +98,8 @@ def test_the_ledger_and_the_phases_are_those_of_the_estimate(problem, found, row
         (PLANS[2], "weights_bytes", "replicated on 2, split by TP 4, split by PP 2"),
         (PLANS[1], "optimizer_bytes", "sharded over 2, split by TP 8"),
         (PLANS[3], "activations_bytes", "split by TP 2 and CP 2"),
+        (Plan(dp=2, pp=2, zero=3, shard=2, **PIPED), "weights_bytes", "sharded over 2, split by PP 2"),
+        (Plan(dp=2, pp=2, zero=3, shard=2, **PIPED), "gradients_bytes", "replicated on 2, split by PP 2"),
         (Plan(), "weights_bytes", "whole"),
         (Plan(), "activations_bytes", "own"),
     ],

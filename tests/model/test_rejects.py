@@ -103,6 +103,7 @@ BROKEN = [
         piped(4, schedule=Schedule.INTERLEAVED, virtual_stages=2, micro_batches=6),
     ),
     (Reject.SHARD, DENSE, Plan(dp=8, zero=3, shard=3)),
+    (Reject.SHARD, DENSE, Plan(dp=4, cp=4, zero=3, shard=2)),
     (Reject.SHARD, DENSE, Plan(dp=8, zero=0, shard=8)),
     (Reject.SHARD, DENSE, Plan(dp=8, zero=1, shard=4)),
     (Reject.SHARD, DENSE, Plan(dp=8, zero=2, shard=8, reshard=True)),

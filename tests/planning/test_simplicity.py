@@ -91,6 +91,9 @@ def test_every_plan_belongs_to_a_family(dp, tp, pp, cp, zero, is_resharded):
         ),
         (Plan(dp=8, zero=3, shard=8, fused_loss=True), "FSDP 8 (no reshard) · mb 1 · fused loss"),
         (Plan(dp=16, zero=3, reshard=True, shard=8), "HSDP 2 × 8 · mb 1"),
+        (Plan(dp=4, cp=4, zero=3, reshard=True, shard=8), "HSDP 2 × 2 × CP 4 (ring) · mb 1"),
+        (Plan(dp=4, cp=4, zero=3, reshard=True, shard=4), "HSDP 4 (over CP) × CP 4 (ring) · mb 1"),
+        (Plan(cp=4, zero=3, shard=4), "FSDP (over CP) (no reshard) × CP 4 (ring) · mb 1"),
         (Plan(dp=2, tp=8, sp=True, zero=1, shard=2), "ZeRO-1 2 × TP 8 + SP · mb 1"),
         (
             Plan(**PIPE | {"schedule": Schedule.INTERLEAVED, "virtual_stages": 8}, split=Split.BALANCED),

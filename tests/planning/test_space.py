@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from math import prod
 
@@ -8,10 +9,11 @@ from escala import catalog
 from escala.catalog.networks import network
 from escala.model.network import Attention, Block, Embedding, Experts, FeedForward, Head, Network, Stack
 from escala.model.network import StackRole as Role
-from escala.model.plan import PLACEMENTS, Compile, ContextKind, Plans, Recompute, Schedule, Split
+from escala.model.plan import PLACEMENTS, Compile, ContextKind, Plans, Precision, Recompute, Schedule, Split
 from escala.model.problem import Problem
 from escala.model.workload import Workload
-from escala.planning.cells import cells, expand
+from escala.planning.cells import cells, expand, fill
+from escala.planning.simplicity import describe
 from escala.planning.space import (
     Group,
     SpaceLimits,
@@ -284,6 +286,24 @@ def test_cells_and_their_expansion_are_the_ways_of_the_group(problem):
         assert len(table) == len(each.experts) * each.micro_ways
         assert len(rows) == each.ways
         assert len(np.unique(rows, axis=0)) == each.ways
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        question(devices=16, batch=32, tokens=8192),
+        question(ATTENTION, EXPERTS, devices=64, batch=64, tokens=4096),
+    ],
+)
+def test_the_degrees_in_a_title_multiply_to_the_devices(problem):
+    for each in groups(problem, EVERYTHING):
+        columns, _ = expand(each, cells(each)[:1])
+        plans = fill(columns, len(columns["dp"]), Precision.BF16)
+        for plan in (plans[row] for row in range(len(plans))):
+            layout = re.sub(r"\([^)]*\)", "", describe(plan).split(" · ")[0])
+            degrees = map(int, re.findall(r"(?<![-\w])\d+", layout))
+
+            assert prod(degrees) == problem.cluster.devices, describe(plan)
 
 
 def test_size_is_ways_times_variants():

@@ -181,7 +181,8 @@ def _refuse_missing_unit(problem: Problem, precision: str) -> None:
     chip, wanted = problem.accelerator, recipe(precision_code(precision))
     able = [r.name for r in RECIPES if _has_units(problem, r.peak, r.high_peak)]
     if wanted.name not in able:
-        raise InvalidInput(f"{chip.name} has no unit for {wanted.name}; choose {', '.join(able)}")
+        choice = f"give --precision {' or '.join(reversed(able))}" if able else "choose another device"
+        raise InvalidInput(f"{chip.name} has no unit for {wanted.name}; {choice}")
 
 
 def _has_units(problem: Problem, *formats: str) -> bool:

@@ -135,12 +135,9 @@ def _data_parallel(plan: Plan) -> str:
     if plan.zero < 3:
         return f"ZeRO-{plan.zero} {plan.dp}"
     if plan.shard < replicas:
-        return f"HSDP {replicas // plan.shard} × {_sharded_over(plan.shard // plan.cp)}{kept}"
-    return f"FSDP {_sharded_over(plan.dp)}{kept}"
-
-
-def _sharded_over(ranks: int) -> str:
-    return str(ranks) if ranks > 1 else "over CP"
+        inside = plan.shard // plan.cp
+        return f"HSDP {replicas // plan.shard}" + (f" × {inside}" if inside > 1 else " (over CP)") + kept
+    return (f"FSDP {plan.dp}" if plan.dp > 1 else "FSDP (over CP)") + kept
 
 
 def _schedule(plan: Plan) -> str:
