@@ -46,5 +46,16 @@ def one_line(text: str, limit: int = 80) -> str:
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
+def spoken(given: object, limit: int = 80) -> str:
+    """A value of a file as a person reads it there: nothing (null), true, 3, 'text', a list, a table."""
+    if given is None:
+        return "nothing (null)"
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, list | dict):
+        return f"{'a' if given else 'an empty'} {'list' if isinstance(given, list) else 'table of keys'}"
+    return one_line(repr(given) if isinstance(given, str | int | float) else str(given), limit)
+
+
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())

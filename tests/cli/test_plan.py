@@ -133,6 +133,13 @@ def test_of_the_machine_only_what_was_not_given_is_assumed(run, words: list[str]
     assert assumed(run, *words, "--seq", "4096", "--global-batch", "256").keys() == names
 
 
+def test_a_range_says_that_the_table_has_the_best_and_use_the_simplest(run):
+    result = run("plan", "llama-3.1-8b", "--gpu", "h100-sxm", "--max-gpus", "16")
+
+    assert "the table above has the best plan of each count, Use below the simplest" in result.out
+    assert result.longest <= 80
+
+
 def test_where_the_power_is_unknown_the_answer_says_why_there_is_no_energy(run):
     words = ["plan", "llama-3.1-8b", "--gpus", "256", "--gpu", "tpu-v5e", "--engine", "maxtext"]
 
@@ -266,7 +273,7 @@ def test_a_cache_that_cannot_be_written_is_a_note(run, eight, tmp_path: Path, mo
         (["--gpu", "h100sxx"], "did you mean h100-sxm"),
         (["--network", "fast"], "unknown network 'fast'"),
         (["--precision", "bf61"], "unknown precision 'bf61': did you mean bf16?"),
-        (["--precision", "nvfp4"], "h100-sxm has no unit for nvfp4; choose"),
+        (["--precision", "nvfp4"], "h100-sxm has no unit for nvfp4; give --precision mxfp8, fp8-blockwise"),
         (["--method", "loar"], "did you mean lora?"),
         (["--optimizer", "adam"], "did you mean adamw"),
         (["--engine", "megatorn"], "unknown engine 'megatorn'"),

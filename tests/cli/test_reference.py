@@ -1,6 +1,7 @@
 """docs/reference/cli.md names every option and every field that a document has."""
 
 from dataclasses import fields
+from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from escala.catalog.facts import Fact
 from escala.cli.app import VERBS
+from escala.model.plan import CHOICES
 from escala.report import answer, catalog_view, doctor, explain_view
-from escala.report.planwords import FIXABLE
+from escala.report.planwords import FIXABLE, words
 
+Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 RECORDS = [
     value
@@ -38,3 +41,12 @@ def test_every_option_is_described(verb: str):
 
 def test_every_field_that_can_be_fixed_is_listed():
     assert all(name in TEXT for name in FIXABLE)
+
+
+@pytest.mark.parametrize("name", FIXABLE)
+def test_every_value_of_a_choice_is_listed(name: str):
+    row = next(
+        line for line in TEXT.splitlines() if line.startswith("| `") and f"`{name}`" in line.split("|")[1]
+    )
+
+    assert [word for word in words(CHOICES.get(name, Empty)) if word not in row] == []

@@ -66,6 +66,15 @@ CLUSTERS = FILES | {
     "key.toml": (text("x = 1"), "key.toml: unknown key 'x'"),
     "none.toml": (text('accelerator = "h100-sxm"\ndevices = 0'), "devices is 0"),
     "minus.toml": (text('accelerator = "h100-sxm"\ndevices = -4'), "devices is -4"),
+    "true.toml": (text('accelerator = "h100-sxm"\ndevices = true'), "devices is true; give a whole number"),
+    "node.toml": (
+        text('accelerator = "h100-sxm"\ndevices = 16\ndevices_per_node = 5'),
+        "devices_per_node 5 does not divide the 16 devices",
+    ),
+    "domain.toml": (
+        text('accelerator = "h100-sxm"\ndevices = 16\n[[links]]\nlink = "nvlink4"\ndomain = 32'),
+        "[[links]] 1: domain 32 is above the 16 devices; give 16 or 'all'",
+    ),
     "device.toml": (text('accelerator = "h1000"\ndevices = 4'), "unknown accelerator 'h1000'"),
 }
 
@@ -104,7 +113,7 @@ def test_a_wrong_plan_file(run, name: str):
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        ("schema", None, "schema is None; this escala reads 'escala/plan-file@1'"),
+        ("schema", None, "schema is nothing (null); this escala reads 'escala/plan-file@1'"),
         ("plan", [], "it has to be an object with keys"),
         ("plan.dp", 10**18, "dp is 1000000000000000000"),
         ("plan.dp", 10**8, "dp is 100,000,000; give at most 1,000,000"),
@@ -114,11 +123,11 @@ def test_a_wrong_plan_file(run, name: str):
         ("plan.schedule", "zz", "unknown schedule 'zz'"),
         ("plan.virtual_stages", 10**9, "pp x virtual_stages is above 20,000"),
         ("plan.precision", "nvfp4", "h100-sxm has no unit for nvfp4"),
-        ("workload", None, "workload is None"),
+        ("workload", None, "workload is nothing (null); it has to be an object"),
         ("workload.sequence_tokens", 0, "workload.sequence_tokens is 0; give a number from 1 to 100,000,000"),
         ("workload.sequence_tokens", 10**15, "workload.sequence_tokens is 1e+15"),
         ("workload.global_batch", 0, "workload.global_batch is 0"),
-        ("workload.global_batch", 2.5, "workload.global_batch: expected `int`, got `float`"),
+        ("workload.global_batch", 2.5, "workload.global_batch is 2.5; it has to be a whole number"),
         ("workload.method", "lora", "workload.lora goes with method lora"),
         ("cluster.groups", [], "cluster.groups is empty"),
         ("cluster.links", [], "cluster.links is empty"),
@@ -135,6 +144,14 @@ def test_a_wrong_plan_file(run, name: str):
         ("search.tolerance", "x", "tolerance is 'x'"),
         ("estimate", 5, "estimate is 5"),
         ("engine", 5, "unknown engine '5'"),
+        ("foo", 1, "unknown key 'foo': it stands in plan.json; allowed are schema, escala, workload"),
+        ("plan.foo", 1, "unknown key 'foo': it stands in plan.json: plan; allowed are dp, zero"),
+        ("plan.tp", None, "tp is nothing (null); give a whole number from 1"),
+        ("plan.tp", True, "tp is true; give a whole number from 1"),
+        ("plan.stage_layers", {}, "stage_layers is an empty table of keys; give a list"),
+        ("cluster.foo", 1, "allowed are name, groups, links"),
+        ("cluster.site.pue", "x", "cluster.site.pue is 'x'; it has to be a number"),
+        ("cluster.site.country", 5, "cluster.site.country is 5; it has to be a text or null"),
     ],
 )
 def test_a_wrong_value_in_a_plan_file(run, planned: Path, place: str, value: object, said: str):
@@ -189,6 +206,7 @@ def test_a_wrong_name_of_a_plan(run, planned: Path, words: str, said: str):
         ("--seq", "100000001", "'100000001' is no whole number from 1 to 100,000,000"),
         ("--tokens", "15Q", "'15Q' is no number"),
         ("--tokens", "inf", "'inf' is no number"),
+        ("--tokens", "5", "--tokens 5 is less than one step of 1,048,576 tokens; give at least 1,048,576"),
         ("--precision", "", "unknown precision ''"),
         ("--method", "", "unknown method ''"),
         ("--lora-rank", "0", "'0' is no whole number"),

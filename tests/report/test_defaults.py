@@ -51,7 +51,7 @@ def test_image_networks_need_no_sequence():
 
 
 def test_a_device_without_the_unit_is_refused_with_those_it_has():
-    with pytest.raises(InvalidInput, match="t4 has no unit for bf16; choose fp32, fp16"):
+    with pytest.raises(InvalidInput, match="t4 has no unit for bf16; give --precision fp16 or fp32"):
         answerable(Question(network=network("bert-base"), cluster=cluster_for("t4", 1)))
 
 

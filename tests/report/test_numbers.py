@@ -1,6 +1,7 @@
 import pytest
 
 from escala.report.numbers import bar, digits, energy, gib, mass, money, percent, seconds, short, span
+from escala.report.reasons import difference
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,15 @@ from escala.report.numbers import bar, digits, energy, gib, mass, money, percent
         (seconds(3600 * 26), "26 h"),
         (energy(412 * 3.6e6), "412 kWh"),
         (energy(20_500 * 3.6e6), "20.5 MWh"),
+        (energy(1_310 * 3.6e6), "1.31 MWh"),
+        (energy(999.6 * 3.6e6), "1 MWh"),
+        (energy(999.6 * 3600), "1 kWh"),
+        (energy(2_740_000 * 3.6e6), "2.74 GWh"),
+        (percent(228.83), "22,883 %"),
+        (difference(1.02, 1.0), "2 % slower"),
+        (difference(9.0, 1.0), "800 % slower"),
+        (difference(229.83, 1.0), "230 times slower"),
+        (difference(0.5, 1.0), "50 % faster"),
         (mass(72), "72 kg"),
         (mass(21_900_000), "21,900 t"),
         (money(1248), "$1,248"),

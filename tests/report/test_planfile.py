@@ -93,7 +93,11 @@ def change(keys: dict, path: str, value: object) -> dict:
         ("plan.tensor", 2, "unknown key 'tensor'"),
         ("plan", [], "it has to be an object with keys"),
         ("engine", "pytroch", "did you mean pytorch"),
-        ("workload.sequence_tokens", "long", "workload.sequence_tokens: expected `int`"),
+        (
+            "workload.sequence_tokens",
+            "long",
+            "workload.sequence_tokens is 'long'; it has to be a whole number",
+        ),
         ("workload.global_batch", -4, "has to be finite and not negative"),
         ("workload.network", {"catalog": "llama"}, "unknown network 'llama'"),
         ("workload.network", {"name": "x"}, "unknown key 'name'"),

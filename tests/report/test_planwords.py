@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escala.errors import InvalidInput
-from escala.model.plan import PLACEMENTS, Compile, Plan, Recompute, Schedule
+from escala.model.plan import PLACEMENTS, Compile, ContextKind, Plan, Recompute, Schedule
 from escala.report.planwords import CHOICES, FIXABLE, code_of, narrowed, plan_keys, plan_of, text_of, words
 
 plans = st.builds(
@@ -52,13 +52,41 @@ def test_values_without_a_name_belong_to_the_field_before():
 
 
 @pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("compile=true", "compile", Compile.DEFAULT),
+        ("compile=On", "compile", Compile.DEFAULT),
+        ("compile=no", "compile", Compile.OFF),
+        ("schedule=1F1B", "schedule", Schedule.ONE_F_ONE_B),
+        ("schedule=zero-bubble", "schedule", Schedule.ZERO_BUBBLE_V),
+        ("schedule=zero-bubble V", "schedule", Schedule.ZERO_BUBBLE_V),
+        ("schedule=GPipe", "schedule", Schedule.GPIPE),
+        ("cp_kind=allgather", "cp_kind", ContextKind.ALL_GATHER),
+        ("CP-Kind=all-gather", "cp_kind", ContextKind.ALL_GATHER),
+        ("recompute=selective recompute", "recompute", Recompute.SELECTIVE),
+        ("Fused_Loss=TRUE", "fused_loss", 1),
+        ("TP=8", "tp", 8),
+    ],
+)
+def test_words_of_titles_are_accepted(text: str, field: str, value: int):
+    assert narrowed((text,)) == {field: (value,)}
+
+
+def test_an_unknown_field_lists_the_values_of_every_field():
+    with pytest.raises(
+        InvalidInput, match="schedule: none, gpipe, 1f1b, interleaved, zero-bubble-v; split: even"
+    ):
+        narrowed(("x=1",))
+
+
+@pytest.mark.parametrize(
     ("keys", "said"),
     [
         ({"tensor": 2}, "unknown key 'tensor'"),
         ({"micro_bach": 2}, "did you mean micro_batch"),
         ({"tp": 0}, "tp is 0; give a whole number from 1"),
         ({"tp": 2.0}, "tp is 2.0"),
-        ({"tp": True}, "tp is True"),
+        ({"tp": True}, "tp is true"),
         ({"sp": "yes"}, "sp is 'yes'; give true or false"),
         ({"schedule": "1f2b"}, "did you mean 1f1b"),
         ({"placement": "tp-dp"}, "unknown placement 'tp-dp'"),

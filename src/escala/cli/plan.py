@@ -87,6 +87,7 @@ def ask(model: str, given: dict[str, Any]) -> "Asked":
     from escala.planning.defaults import answerable, precision_code
     from escala.planning.space import SpaceLimits
     from escala.report.planwords import narrowed
+    from escala.report.problem_view import refuse_less_than_a_step
 
     has_range = given["min_gpus"] is not None or given["max_gpus"] is not None
     if has_range and given["gpus"] is not None:
@@ -99,6 +100,7 @@ def ask(model: str, given: dict[str, Any]) -> "Asked":
     if has_range or (given["gpus"] is None and given["cluster"] is None):
         return _ask_how_many(model, given, limits)
     problem, assumed = answerable(question_of(model, given, cluster_of(given, given["gpus"])))
+    refuse_less_than_a_step(problem)
     return _searched(problem, assumed, limits, given, problem.cluster)
 
 
@@ -110,12 +112,14 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
     from escala.planning.defaults import MOST_TRIED_DEVICES, answerable
     from escala.planning.scaling import curve, on
     from escala.report.planwords import objective_of
+    from escala.report.problem_view import refuse_less_than_a_step
 
     least, most = given["min_gpus"] or 1, given["max_gpus"] or MOST_TRIED_DEVICES
     if least > most:
         raise InvalidInput(f"--min-gpus {least} is above --max-gpus {most}; give a range that is not empty")
     whole = cluster_of(given, most if given["cluster"] is None else given["max_gpus"])
     problem, assumed = answerable(question_of(model, given, whole))
+    refuse_less_than_a_step(problem)
     objective = objective_of(given["objective"])
     points = curve(problem, limits, least=least, most=whole.devices, objective=objective)
     devices = points.fewest or whole.devices

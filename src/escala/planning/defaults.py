@@ -181,7 +181,8 @@ def _refuse_missing_unit(problem: Problem, precision: str) -> None:
     chip, wanted = problem.accelerator, recipe(precision_code(precision))
     able = [r.name for r in RECIPES if _has_units(problem, r.peak, r.high_peak)]
     if wanted.name not in able:
-        choice = f"give --precision {' or '.join(reversed(able))}" if able else "choose another device"
+        names = ", ".join(reversed(able[1:])) + f" or {able[0]}" if len(able) > 1 else "".join(able)
+        choice = f"give --precision {names}" if able else "choose another device"
         raise InvalidInput(f"{chip.name} has no unit for {wanted.name}; {choice}")
 
 

@@ -5,6 +5,7 @@ from rich.text import Text
 
 from escala.report.answer import Answer, ScalePointView, ScalingView
 from escala.report.layout import (
+    QUIET,
     STRONG,
     VERDICT_STYLES,
     add_row,
@@ -32,13 +33,10 @@ def print_scaling(console: Console, given: Answer, scaling: ScalingView) -> None
     hanging(console, "GPUs", [row for each in lines for row in flow([each], room(console))], style=STRONG)
     put(console)
     print_curve(console, scaling.points)
-    put(
-        console,
-        Text(
-            f"The plans on {count(given.cluster.devices)} device{plural(given.cluster.devices)}:",
-            style=STRONG,
-        ),
-    )
+    devices = f"{count(given.cluster.devices)} device{plural(given.cluster.devices)}"
+    put(console, Text(f"The plans on {devices}:", style=STRONG))
+    near = f"the simplest within {percent(given.tolerance)} of it"
+    put(console, Text(f"the table above has the best plan of each count, Use below {near}", style=QUIET))
     put(console)
 
 

@@ -5,7 +5,8 @@ record's default, numbers must be finite and not negative. A layer's part carrie
 """
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 import msgspec
 
 from escala.catalog.loader import shown
-from escala.errors import InvalidInput, unknown
+from escala.errors import InvalidInput, spoken, unknown
 from escala.model.network import Attention, Convolution, Experts, FeedForward, Linear
 
 Record = TypeVar("Record")
@@ -25,6 +26,15 @@ PARTS: Final[dict[str, type[Any]]] = {
     "linear": Linear,
 }
 MOST: Final = 1e30
+KINDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object with keys",
+}
 
 
 def keys_of(value: Any) -> Any:
@@ -44,7 +54,7 @@ def record_of(kind: type[Record], given: object, where: str) -> Record:
     values = {}
     for name, value in table.items():
         if name not in known:
-            raise unknown("key", shown(str(name)), known, f"it stands in {where}")
+            raise unknown("key", shown(str(name)), known, f"it stands in {where}; {choices(known)}")
         values[name] = _value(hints[name], value, f"{where}.{name}")
     for name, field in known.items():
         if name not in values and field.default is MISSING and field.default_factory is MISSING:
@@ -52,10 +62,15 @@ def record_of(kind: type[Record], given: object, where: str) -> Record:
     return kind(**values)
 
 
+def choices(known: Iterable[str]) -> str:
+    """The end of a message about an unknown key."""
+    return f"allowed are {', '.join(known)}"
+
+
 def table_of(given: object, where: str) -> Mapping[str, Any]:
     """An object with keys, or a refusal."""
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"{where} is {shown(repr(given))}; it has to be an object with keys")
+        raise InvalidInput(f"{where} is {spoken(given)}; it has to be an object with keys")
     return given
 
 
@@ -87,7 +102,7 @@ def _one_of(kinds: list[Any], given: Any, where: str) -> Any:
 
 def _list(given: Any, where: str) -> list[Any]:
     if not isinstance(given, list):
-        raise InvalidInput(f"{where} is {shown(repr(given))}; it has to be a list")
+        raise InvalidInput(f"{where} is {spoken(given)}; it has to be a list")
     return given
 
 
@@ -95,9 +110,18 @@ def _plain(hint: Any, given: Any, where: str) -> Any:
     try:
         value = msgspec.convert(given, hint)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"{where}: {str(error)[:1].lower()}{str(error)[1:]}") from None
+        raise InvalidInput(f"{where} is {spoken(given)}; {_wanted(str(error))}") from None
     for number in value if isinstance(value, tuple) else (value,):
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         if is_number and not (math.isfinite(number) and 0 <= number <= MOST):
             raise InvalidInput(f"{where} is {number}; a number has to be finite and not negative")
     return value
+
+
+def _wanted(said: str) -> str:
+    """What the decoder expected, without words of Python."""
+    expected = re.match(r"Expected `(?P<types>[^`]+)`", said)
+    if expected is None:
+        return f"{said[:1].lower()}{said[1:]}"
+    names = [KINDS.get(each, each) for each in expected["types"].split(" | ")]
+    return f"it has to be {' or '.join(names)}"

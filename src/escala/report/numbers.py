@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from escala.units import DAY_S, GIB, HOUR_S, KWH_J, show_si
+from escala.units import DAY_S, GIB, HOUR_S, show_si
 
 FULL: Final = "█"
 EMPTY: Final = "░"
+WH_J: Final = HOUR_S  # a watt for an hour
 
 
 def count(value: float) -> str:
@@ -51,7 +52,7 @@ def gib(value_bytes: float) -> str:
 def percent(share: float) -> str:
     """A share as percent: whole from 1 % on, one decimal below."""
     value = share * 100
-    return f"{value:.0f} %" if abs(value) >= 0.95 else f"{value:.1f} %"
+    return f"{value:,.0f} %" if abs(value) >= 0.95 else f"{value:.1f} %"
 
 
 def seconds(value_s: float) -> str:
@@ -68,14 +69,13 @@ def seconds(value_s: float) -> str:
 
 
 def energy(value_j: float) -> str:
-    """Energy for people: J, Wh, kWh up to thousands, then MWh and GWh."""
-    value_kwh = value_j / KWH_J
-    if value_kwh < 1.0:
-        return f"{digits(value_kwh * 1e3)} Wh" if value_kwh >= 1e-3 else f"{digits(value_j)} J"
-    for size, name in ((1e6, "GWh"), (1e4, "MWh")):
-        if value_kwh >= size:
-            return f"{digits(value_kwh / (1e6 if name == 'GWh' else 1e3))} {name}"
-    return f"{digits(value_kwh)} kWh"
+    """Energy for people in three digits: J, Wh, kWh, MWh, GWh, each up to a thousand."""
+    if value_j < WH_J:
+        return f"{digits(value_j)} J"
+    for size, name in ((1e9, "GWh"), (1e6, "MWh"), (1e3, "kWh")):
+        if float(f"{value_j / WH_J:.3g}") >= size:
+            return f"{digits(value_j / WH_J / size)} {name}"
+    return f"{digits(value_j / WH_J)} Wh"
 
 
 def mass(value_kg: float) -> str:

@@ -16,7 +16,7 @@ from escala.catalog import engine
 from escala.catalog import networks as catalog
 from escala.catalog.engines import assumptions
 from escala.catalog.loader import shown
-from escala.errors import InvalidInput, unknown
+from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.files import read_keys
 from escala.model.cluster import Cluster
 from escala.model.network import Network
@@ -25,7 +25,7 @@ from escala.model.problem import Problem
 from escala.model.workload import Workload
 from escala.planning.search import Objective
 from escala.planning.space import SpaceLimits
-from escala.report.keys import keys_of, record_of, table_of
+from escala.report.keys import choices, keys_of, record_of, table_of
 from escala.report.limits import refuse_impossible
 from escala.report.planwords import narrowed, objective_of, plan_keys, plan_of, text_of
 from escala.report.wholefile import write_whole
@@ -76,7 +76,7 @@ def read_plan(path: str | Path) -> PlanFile:
     where = str(path)
     schema = keys.get("schema")
     if schema not in (SCHEMA, LAST_SCHEMA):
-        raise InvalidInput(f"{where}: schema is {shown(repr(schema))}; this escala reads '{SCHEMA}'")
+        raise InvalidInput(f"{where}: schema is {spoken(schema)}; this escala reads '{SCHEMA}'")
     _known(keys, PLAN_KEYS if schema == SCHEMA else LAST_KEYS, where)
     plans = _plans(keys, where)
     searched = _searched(table_of(keys.get("search", {}), f"{where}: search"), plans[0], f"{where}: search")
@@ -167,18 +167,18 @@ def _searched(table: Mapping[str, Any], plan: Plan, where: str) -> Searched:
     )
     tolerance = table.get("tolerance", 0.05)
     if not isinstance(tolerance, int | float) or not 0 <= tolerance <= 1:
-        raise InvalidInput(f"{where}: tolerance is {shown(repr(tolerance))}; give a number from 0 to 1")
+        raise InvalidInput(f"{where}: tolerance is {spoken(tolerance)}; give a number from 0 to 1")
     objective = objective_of(str(table.get("objective", "time")))
     return Searched(limits=limits, objective=objective, tolerance=float(tolerance))
 
 
 def _index(given: object, plans: int, where: str) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < plans:
-        raise InvalidInput(f"{where}: recommended is {shown(repr(given))}; there are plans 0 to {plans - 1}")
+        raise InvalidInput(f"{where}: recommended is {spoken(given)}; there are plans 0 to {plans - 1}")
     return given
 
 
 def _known(table: Mapping[str, Any], allowed: tuple[str, ...], where: str) -> None:
     for key in table:
         if key not in allowed:
-            raise unknown("key", shown(str(key)), allowed, f"it stands in {where}")
+            raise unknown("key", shown(str(key)), allowed, f"it stands in {where}; {choices(allowed)}")

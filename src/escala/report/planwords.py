@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from escala.catalog.loader import shown
-from escala.errors import InvalidInput, unknown
+from escala.errors import InvalidInput, spoken, unknown
 from escala.model.plan import CHOICES, FLAGS, PLACEMENTS, Plan
 from escala.planning.search import Objective
 
@@ -45,6 +45,18 @@ def words(choice: type[IntEnum]) -> dict[str, int]:
     return {_SHORT.get(word, word): code for word, code in plain.items()}
 
 
+# What titles print and people write, beside the words themselves.
+_ALSO: Final[dict[str, dict[str, str]]] = {
+    "compile": {
+        **dict.fromkeys(("true", "yes", "on", "1"), "default"),
+        **dict.fromkeys(("false", "no", "0"), "off"),
+    },
+    "schedule": {"zero-bubble": "zero-bubble-v", "zb-v": "zero-bubble-v", "one-f-one-b": "1f1b"},
+    "cp_kind": {"allgather": "all-gather"},
+    "recompute": {"off": "none", "no": "none", "selective-recompute": "selective", "full-recompute": "full"},
+}
+
+
 def word(choice: IntEnum) -> str:
     """The word of one choice."""
     return next(name for name, code in words(type(choice)).items() if code == choice)
@@ -67,7 +79,9 @@ def plan_of(keys: Mapping[str, Any], where: str) -> Plan:
     values: dict[str, Any] = {}
     for name, given in keys.items():
         if name not in known:
-            raise unknown("key", shown(str(name)), known, f"it stands in {where}")
+            raise unknown(
+                "key", shown(str(name)), known, f"it stands in {where}; allowed are {', '.join(known)}"
+            )
         values[name] = _value(name, given, where)
     return Plan(**values)
 
@@ -88,13 +102,13 @@ def _value(name: str, given: Any, where: str) -> Any:
 def _whole(name: str, given: Any, where: str) -> int:
     least = 0 if name in _FROM_ZERO else 1
     if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= MOST:
-        raise InvalidInput(f"{where}: {name} is {shown(repr(given))}; give a whole number from {least:,}")
+        raise InvalidInput(f"{where}: {name} is {spoken(given)}; give a whole number from {least:,}")
     return given
 
 
 def _typed(name: str, given: Any, kind: type, wanted: str, where: str) -> Any:
     if not isinstance(given, kind):
-        raise InvalidInput(f"{where}: {name} is {shown(repr(given))}; give {wanted}")
+        raise InvalidInput(f"{where}: {name} is {spoken(given)}; give {wanted}")
     return given
 
 
@@ -104,7 +118,7 @@ def code_of(name: str, given: object) -> int:
     if name in CHOICES:
         return _choice(name, text)
     if name in FLAGS:
-        return _among(name, text, _YES)
+        return _flag(name, text)
     if name == "placement":
         return _among(name, text, {place: code for code, place in enumerate(PLACEMENTS)})
     least, most = (0, 3) if name == "zero" else (1, MOST_FIXED)
@@ -116,7 +130,19 @@ def code_of(name: str, given: object) -> int:
 
 
 def _choice(name: str, given: object) -> int:
-    return _among(name, str(given).strip().lower(), words(CHOICES[name]))
+    text = "-".join(str(given).lower().replace("_", " ").replace("-", " ").split())
+    return _among(name, _ALSO.get(name, {}).get(text, text), words(CHOICES[name]))
+
+
+def allowed_values(name: str) -> str:
+    """What a field may be fixed to, in words."""
+    if name in CHOICES:
+        return ", ".join(words(CHOICES[name]))
+    if name in FLAGS:
+        return "true, false"
+    if name == "placement":
+        return f"an order of the axes from the inside out, such as {PLACEMENTS[0]}"
+    return "0, 1, 2, 3" if name == "zero" else "whole numbers from 1"
 
 
 def text_of(name: str, code: int) -> str:
@@ -134,6 +160,12 @@ def _among(name: str, text: str, allowed: Mapping[str, int]) -> int:
     return allowed[text]
 
 
+def _flag(name: str, text: str) -> int:
+    if text not in _YES:
+        raise unknown(name, shown(text), (), "choose true or false")
+    return _YES[text]
+
+
 def narrowed(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """Values that fields may take, from 'tp=4,8,pp=2': a part without a name belongs to the name before."""
     fixed: dict[str, tuple[int, ...]] = {}
@@ -143,6 +175,7 @@ def narrowed(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
             key, equals, value = part.strip().partition("=")
             if not equals:
                 key, value = name, key
+            key = key.strip().lower().replace("-", "_")
             if key not in FIXABLE:
                 raise _unfixable(key, text)
             name = key
@@ -161,4 +194,13 @@ def objective_of(name: str) -> Objective:
 def _unfixable(key: str, text: str) -> InvalidInput:
     if not key:
         return InvalidInput(f"--fix '{shown(text)}' names no field; write for example --fix tp=4,8,pp=2")
-    return unknown("field to fix", shown(key), FIXABLE, f"choose {', '.join(FIXABLE)}")
+    every = "; ".join(f"{names}: {values}" for values, names in _vocabulary().items())
+    return unknown("field to fix", shown(key), FIXABLE, f"choose {every}")
+
+
+def _vocabulary() -> dict[str, str]:
+    """Allowed values, and the fields that take them."""
+    found: dict[str, list[str]] = {}
+    for name in FIXABLE:
+        found.setdefault(allowed_values(name), []).append(name)
+    return {values: " ".join(names) for values, names in found.items()}

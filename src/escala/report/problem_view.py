@@ -3,6 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
+from escala.errors import InvalidInput
 from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
 from escala.model.interval import WORDS, Regime
@@ -41,6 +42,17 @@ def tokens_per_step(problem: Problem) -> int:
     """Tokens of one step; images where the network reads images."""
     work = problem.workload
     return work.global_batch * (1 if work.network.is_image else work.sequence_tokens)
+
+
+def refuse_less_than_a_step(problem: Problem) -> None:
+    """Refuse a run that is over before its first step is."""
+    total, step = problem.workload.total_tokens, tokens_per_step(problem)
+    if total is not None and total < step:
+        what = "images" if problem.workload.network.is_image else "tokens"
+        raise InvalidInput(
+            f"--tokens {total:,.0f} is less than one step of {step:,} {what}; "
+            f"give at least {step:,}, or a smaller --global-batch"
+        )
 
 
 def cluster_view(problem: Problem) -> ClusterView:
