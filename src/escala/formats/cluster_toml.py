@@ -37,7 +37,7 @@ from escala.catalog.clusters import MOST_DEVICES, cluster_for
 from escala.catalog.links import link, network
 from escala.catalog.loader import CARBON, quantity_of, shown
 from escala.catalog.places import NODE_POWER_RATIO, Price, site
-from escala.errors import InvalidInput, unknown
+from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.files import read_keys
 from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Link, Site, Storage
 
@@ -97,7 +97,7 @@ def cluster_from_keys(keys: Mapping[str, object], origin: str = "cluster") -> Cl
     top = _Keys(origin, "", keys)
     top.allow(_TOP_KEYS)
     if "schema" in keys and keys["schema"] != SCHEMA:
-        raise top.fail(f"schema is {keys['schema']!r}; this escala reads '{SCHEMA}'")
+        raise top.fail(f"schema is {spoken(keys['schema'])}; this escala reads '{SCHEMA}'")
     groups = _groups(top)
     devices = sum(group.devices for group in groups)
     if devices > MOST_DEVICES:
@@ -178,7 +178,7 @@ class _Keys:
         if given is None:
             raise self.fail(f"lacks {key}; give a whole number from 1 to {MOST_DEVICES:,}")
         if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_DEVICES:
-            raise self.fail(f"{key} is {_shown(given)}; give a whole number from 1 to {MOST_DEVICES:,}")
+            raise self.fail(f"{key} is {spoken(given, 60)}; give a whole number from 1 to {MOST_DEVICES:,}")
         return given
 
     def number(self, key: str, default: float, allowed: _Range) -> float:
@@ -186,14 +186,14 @@ class _Keys:
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
         if not isinstance(given, int | float) or not is_number or not allowed.low <= given <= allowed.high:
             raise self.fail(
-                f"{key} is {_shown(given)}; give a number from {allowed.low:g} to {allowed.high:g}"
+                f"{key} is {spoken(given, 60)}; give a number from {allowed.low:g} to {allowed.high:g}"
             )
         return float(given)
 
     def flag(self, key: str, default: bool) -> bool:
         given = self.table.get(key, default)
         if not isinstance(given, bool):
-            raise self.fail(f"{key} is {_shown(given)}; write true or false")
+            raise self.fail(f"{key} is {spoken(given, 60)}; write true or false")
         return given
 
     def quantity(self, key: str, unit: str, default: float | None) -> float | None:
@@ -206,7 +206,7 @@ class _Keys:
             value = math.nan
         if not (math.isfinite(value) and value > 0):
             raise self.fail(
-                f"{key} is {_shown(given)}; give a quantity above zero with its unit,"
+                f"{key} is {spoken(given, 60)}; give a quantity above zero with its unit,"
                 f" such as '{_EXAMPLES[unit]}'"
             )
         return value
@@ -229,6 +229,10 @@ def _group(keys: _Keys, zone: str) -> DeviceGroup:
     device = _device(keys)
     devices = keys.count("devices")
     per_node = keys.count("devices_per_node", min(devices, node_of(_device_base(keys)).devices))
+    if "devices_per_node" in keys.table and devices % per_node:
+        raise keys.fail(
+            f"devices_per_node {per_node:,} does not divide the {devices:,} devices; give nodes of equal size"
+        )
     return DeviceGroup(
         accelerator=device, devices=devices, devices_per_node=min(devices, per_node), zone=zone
     )
@@ -269,6 +273,14 @@ def _base_name(top: _Keys) -> str:
 def _links(top: _Keys, devices: int) -> tuple[Link, ...]:
     tables = top.several("links", _LINK_KEYS)
     found = [_link(keys, i, devices) for i, keys in enumerate(tables, 1)]
+    for keys, each in zip(tables, found, strict=True):
+        if keys.table.get("domain") != "all" and each.domain_devices > devices:
+            raise keys.fail(
+                f"domain {each.domain_devices:,} is above the {devices:,} devices; give {devices:,} or 'all'"
+            )
+    first = found[0].domain_devices
+    if first < devices and devices % first:
+        raise tables[0].fail(f"domain {first:,} does not divide the {devices:,} devices; give one that does")
     for keys, inner, outer in zip(tables[1:], found, found[1:], strict=False):
         if outer.domain_devices <= inner.domain_devices:
             raise keys.fail(
@@ -382,16 +394,11 @@ def _day(keys: _Keys) -> str:
             given if isinstance(given, date) else date.fromisoformat(given if isinstance(given, str) else "")
         )
     except ValueError:
-        raise keys.fail(f"price_date is {_shown(given)}; write a day such as '2026-11-30'") from None
+        raise keys.fail(f"price_date is {spoken(given, 60)}; write a day such as '2026-11-30'") from None
     return day.isoformat()[:10]
 
 
 def _mapping(given: object, keys: _Keys, key: str) -> Mapping[str, object]:
     if not isinstance(given, Mapping):
-        raise keys.fail(f"{key} is {_shown(given)}; it has to be a table with keys")
+        raise keys.fail(f"{key} is {spoken(given, 60)}; it has to be a table with keys")
     return given
-
-
-def _shown(given: object) -> str:
-    text = repr(given)
-    return text if len(text) <= 60 else f"{text[:57]}..."
