@@ -75,6 +75,13 @@ CLUSTERS = FILES | {
         text('accelerator = "h100-sxm"\ndevices = 16\n[[links]]\nlink = "nvlink4"\ndomain = 32'),
         "[[links]] 1: domain 32 is above the 16 devices; give 16 or 'all'",
     ),
+    "odd.toml": (
+        text(
+            'accelerator = "h100-sxm"\ndevices = 16\n[[links]]\nlink = "nvlink4"\ndomain = 5\n'
+            '[[links]]\nbandwidth = "400 Gb/s"\ndomain = "all"'
+        ),
+        "[[links]] 1: domain 5 does not divide the 16 devices",
+    ),
     "device.toml": (text('accelerator = "h1000"\ndevices = 4'), "unknown accelerator 'h1000'"),
 }
 
