@@ -48,7 +48,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty.json": (text(""), "empty.json is not JSON"),
     "zeros.json": (text("\0\0"), "zeros.json is not JSON"),
     "deep.json": (text("[" * 100_000), "deep.json is not JSON (nested too deeply)"),
-    "list.json": (text("[1, 2]"), "list.json holds one list"),
+    "list.json": (text("[1, 2]"), "list.json holds a list"),
     "loop.json": (loop, "loop.json cannot be read (too many levels of symbolic links)"),
     "dangling.json": (dangling, "dangling.json does not exist"),
     "folder.json": (Path.mkdir, "folder.json"),

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from escala.errors import InvalidInput
+from escala.errors import InvalidInput, spoken
 from escala.inputs import read_text, reason
 
 
@@ -32,7 +32,7 @@ def read_keys(file: Path) -> Mapping[str, object]:
 
 
 def _called(value: object) -> str:
-    return "keys that are no text" if isinstance(value, dict) else f"one {type(value).__name__}"
+    return "keys that are no text" if isinstance(value, dict) else spoken(value)
 
 
 _PARSERS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
