@@ -418,3 +418,13 @@ def test_one_layout_asked_for_is_the_best_one():
     assert ten.ranking is not None
     assert one.ranking is not None
     assert one.ranking.step_s[0] == ten.ranking.step_s[0]
+
+
+def test_energy_of_a_device_without_a_known_power_is_refused():
+    case = question(network(layers=4))
+    group = case.cluster.groups[0]
+    unknown = replace(group, accelerator=replace(group.accelerator, power_w=None))
+    problem = replace(case, cluster=replace(case.cluster, groups=(unknown,)))
+
+    with pytest.raises(InvalidInput, match="power of h100-sxm is not known; rank by time"):
+        search(problem, objective=Objective.ENERGY)

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from escala.errors import InvalidInput
 from escala.model.columns import F64, I64
 from escala.model.energy import footprint
 from escala.model.estimate import Estimate, estimate, least_bubble_s, least_states, time_of
@@ -79,6 +80,9 @@ def search(
     """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits."""
     narrowed = limits or SpaceLimits()
     refuse_unplanned(problem, narrowed.precision)
+    if objective is Objective.ENERGY and problem.accelerator.power_w is None:
+        chip = problem.accelerator.name
+        raise InvalidInput(f"the power of {chip} is not known; rank by time or cost instead")
     for accepted in (Verdict.FITS, Verdict.RISKY):
         found = _Search(problem, narrowed, objective, top, tolerance, accepted).run()
         if found.ranking is not None:
@@ -184,8 +188,9 @@ class _Search:
     def _values(self, plans: Plans) -> F64:
         seconds = time_of(self.problem, plans)
         if self.objective is Objective.ENERGY:
-            energy = footprint(self.problem, plans, seconds).energy_j
-            return seconds.step_s if energy is None else energy
+            energy_j = footprint(self.problem, plans, seconds).energy_j
+            assert energy_j is not None  # a device without a known power is refused
+            return energy_j
         return seconds.step_s
 
     def _found(self, considered: int, search_s: float) -> Found:

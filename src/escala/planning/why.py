@@ -1,6 +1,7 @@
 """Why each family of plans loses to the recommended one: it does not fit, is slower, or cannot be built."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from escala.planning.simplicity import FAMILIES, Family, family_masks
 from escala.planning.space import Group, SpaceLimits, groups
 from escala.planning.variants import finished, recomputed
 from escala.units import show_bytes, show_seconds
+
+MANY_TIMES: Final = 10.0
+"""Ratio of steps above which a reason says how many times slower, not how many percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,8 @@ def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> F
     elif ratio < 1.0:
         why = f"{_percent(1 - ratio)} faster, but less simple"
     else:
-        why = f"{_percent(ratio - 1)} slower: {title} +{show_seconds(grown[worst])}"
+        much = _percent(ratio - 1) if ratio < MANY_TIMES else f"{ratio:,.0f} times"
+        why = f"{much} slower: {title} +{show_seconds(grown[worst])}"
     return FamilyAnswer(
         family=family.name,
         title=family.title,
