@@ -169,7 +169,7 @@ def least_s(problem: Problem, plans: Plans, states: LeastStates, limit_bytes: fl
     share of layers that makes room, or selective recompute where that makes enough. Stragglers and overhead
     come on top of all of it.
     """
-    each, pairs = timed_layers(problem, plans), mean_slots(problem.workload.network, plans)
+    each, pairs = _timed_rows(problem, plans), mean_slots(problem.workload.network, plans)
     ends_s = (head_s(problem, plans) + embedding_s(problem, plans)) / plans.pp
     layers_s = _over(pairs, [t.forward_s + t.backward_s for t in each])
     room = room_bytes(problem, _states_at_loss(problem, plans, states), limit_bytes)
@@ -213,20 +213,21 @@ def _over(pairs: Slots, columns: list[F64]) -> F64:
 
 
 def timed_layers(problem: Problem, plans: Plans) -> list[LayerTime]:
-    """Seconds of every kind of layer, computed once per distinct row of the columns that matter to a layer.
-
-    Links depend on some of those columns, what is computed on others.
-    """
+    """Seconds of every kind of layer, once per distinct row of the columns that matter to it."""
     first, group = distinct([getattr(plans, name) for name in LAYER_COLUMNS])
+    return [_spread(times, group) for times in _timed_rows(problem, plans.take(first))]
+
+
+def _timed_rows(problem: Problem, plans: Plans) -> list[LayerTime]:
+    """The same of plans that differ: links depend on some of their columns, what is computed on others."""
+    first, placed = distinct([getattr(plans, name) for name in GROUP_COLUMNS])
+    wires = layer_wires(problem, plans.take(first)).take(placed)
+    first, shaped = distinct([getattr(plans, name) for name in COMPUTE_COLUMNS])
     few = plans.take(first)
-    first, placed = distinct([getattr(few, name) for name in GROUP_COLUMNS])
-    wires = layer_wires(problem, few.take(first)).take(placed)
-    first, shaped = distinct([getattr(few, name) for name in COMPUTE_COLUMNS])
-    fewer = few.take(first)
     times = []
     for stack, block in kinds(problem.workload.network):
-        own = _spread(compute(problem, fewer, stack, block), shaped)
-        times.append(_spread(layer_time(problem, few, stack, block, own, wires), group))
+        own = _spread(compute(problem, few, stack, block), shaped)
+        times.append(layer_time(problem, plans, stack, block, own, wires))
     return times
 
 
