@@ -97,6 +97,34 @@ def show_si(value: float, unit: str) -> str:
     return _show(value, steps, digits=3)
 
 
+MOST_PERCENT: Final = 9.0
+"""Above 900 % a factor reads better."""
+
+
+def digits(value: float, significant: int = 3) -> str:
+    """A number with separators in three digits: 0.0123, 4.56, 78.9, 1,230."""
+    rounded = float(f"{value:.{significant}g}")
+    if abs(rounded) >= 10 ** (significant - 1):
+        return f"{rounded:,.0f}"
+    return f"{rounded:.{significant}g}"
+
+
+def percent(share: float) -> str:
+    """A share as percent: whole from 1 % on, one decimal below."""
+    value = share * 100
+    return f"{value:,.0f} %" if abs(value) >= 0.95 else f"{value:.1f} %"
+
+
+def difference(value: float, reference: float) -> str:
+    """How much slower or faster: '2 % slower', '230 times slower', 'as fast'."""
+    ratio = value / reference - 1.0
+    if abs(ratio) < 5e-4:
+        return "as fast"
+    if ratio > MOST_PERCENT:
+        return f"{digits(value / reference)} times slower"
+    return f"{percent(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
+
+
 def _show(value: float, steps: tuple[tuple[float, str], ...], digits: int = 3) -> str:
     for size, name in steps:
         if abs(value) >= size:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from escala.report.answer import Answer
-from escala.report.numbers import digits
+from escala.units import digits
 
 MINIMUM = {
     "workload",

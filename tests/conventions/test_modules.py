@@ -20,9 +20,6 @@ def test_no_module_is_too_long_for_one_sitting():
 
 @pytest.mark.parametrize("module", ENTRIES)
 def test_importing_loads_no_heavy_library(module: str):
-    place = ROOT / "src" / Path(*module.split("."))
-    if not (place.is_dir() or place.with_suffix(".py").exists()):
-        pytest.skip(f"{module} does not exist yet")
     script = f"import sys, {module}; print(*sorted(sys.modules.keys() & set({HEAVY!r})))"
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -428,3 +428,20 @@ def test_energy_of_a_device_without_a_known_power_is_refused():
 
     with pytest.raises(InvalidInput, match="power of h100-sxm is not known; rank by time"):
         search(problem, objective=Objective.ENERGY)
+
+
+@pytest.mark.parametrize(
+    ("site", "chip", "said"),
+    [
+        ({"rack_power_limit_w": 40e3}, {}, "give devices_per_rack as well"),
+        ({"power_limit_w": 1e6}, {"power_w": None}, "power of h100-sxm is not known"),
+    ],
+)
+def test_a_limit_of_power_that_cannot_be_checked_is_refused(site, chip, said):
+    case = question(network(layers=4))
+    group = case.cluster.groups[0]
+    groups = (replace(group, accelerator=replace(group.accelerator, **chip)),)
+    cluster = replace(case.cluster, groups=groups, site=replace(case.cluster.site, **site))
+
+    with pytest.raises(InvalidInput, match=said):
+        search(replace(case, cluster=cluster))

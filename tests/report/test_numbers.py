@@ -1,7 +1,7 @@
 import pytest
 
-from escala.report.numbers import bar, digits, energy, gib, mass, money, percent, seconds, short, span
-from escala.report.reasons import difference
+from escala.report.numbers import bar, energy, gib, mass, money, seconds, short, span
+from escala.units import difference, digits, percent
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from escala.planning.space import SpaceLimits
 from escala.report.front import on_front
 from escala.report.plan_view import plan_view
 from escala.report.problem_view import times
-from escala.report.reasons import against, difference
+from escala.report.reasons import against
 from escala.report.view import Asked
+from escala.units import difference
 
 
 @pytest.fixture(scope="module")

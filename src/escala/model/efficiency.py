@@ -79,9 +79,10 @@ def core_s(problem: Problem, core: Core, flop_per_s: F64) -> tuple[F64, F64]:
     if kernel in (AttentionKernel.FLASH2, AttentionKernel.FLASH3):
         chip = problem.accelerator
         share = chip.flash3_efficiency if kernel is AttentionKernel.FLASH3 else chip.flash2_efficiency
+        assert share is not None  # kernel_of takes no flash kernel that the chip has no share for
         edge = 1.0 + known.flash_block_tokens / core.all_keys
         ramp = 1.0 + known.flash_ramp_tokens / core.block_keys
-        forward_s = core.flop * edge / (flop_per_s * (share or 1.0)) * ramp
+        forward_s = core.flop * edge / (flop_per_s * share) * ramp
         return forward_s, forward_s * known.flash_backward_ratio
     return _score_s(problem, core, flop_per_s, kernel)
 

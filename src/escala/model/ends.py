@@ -7,7 +7,7 @@ from escala.model.efficiency import linear_flop_per_s, matmul_s, pass_s
 from escala.model.matmuls import Matmul
 from escala.model.memory import head_tokens
 from escala.model.plan import Plans
-from escala.model.precision import RECIPES
+from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 
 
@@ -18,7 +18,7 @@ def head_s(problem: Problem, plans: Plans) -> F64:
     """
     total = np.zeros(len(plans))
     speed = linear_flop_per_s(problem, plans.precision, is_high=True)
-    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    width = compute_bytes(plans.precision)
     backward = 1.0 if problem.workload.is_frozen else 2.0
     for stack in problem.workload.network.stacks:
         head = stack.head

@@ -14,7 +14,7 @@ from escala.model.engine import SelectiveKind
 from escala.model.matmuls import LayerWork, Shape, layer_work
 from escala.model.network import Attention, Block, Convolution, Experts, FeedForward, Stack
 from escala.model.plan import Compile, Plans
-from escala.model.precision import RECIPES
+from escala.model.precision import RECIPES, compute_bytes
 from escala.model.problem import Problem
 from escala.model.traffic import Sides, Wires, context_parallel_s, expert_parallel_s, tensor_parallel_s
 
@@ -182,7 +182,7 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
     Source: passes of the engine record; convolutions see assumptions.
     """
     time, known = problem.engine.time, problem.assumptions
-    width_bytes = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    width_bytes = compute_bytes(plans.precision)
     compiled = np.where(plans.compile != Compile.OFF, time.compiled_passes_ratio, 1.0)
     casts = np.array([recipe.cast_passes for recipe in RECIPES])[plans.precision]
     passes = time.elementwise_passes * compiled + casts

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from escala.model.plan import Precision
 
 
@@ -52,6 +55,11 @@ RECIPES: Final = (
         )
     ),
 )
+
+
+def compute_bytes(codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Bytes of one number that is computed and sent, for precision codes."""
+    return np.array([each.compute_bytes for each in RECIPES], np.float64)[codes]
 
 
 def recipe(precision: Precision | int) -> PrecisionRecipe:

@@ -6,7 +6,7 @@ from escala.model.collectives import all_reduce_s, gather_s
 from escala.model.columns import F64, Bool, soft_maximum
 from escala.model.placement import Wire
 from escala.model.plan import Plans
-from escala.model.precision import RECIPES
+from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 
@@ -49,7 +49,7 @@ def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64
     Dense parameters over the shard group, experts over the ranks of it that hold the same ones.
     """
     parts, reduced = rank.parts, problem.engine.memory.gradient_bytes
-    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    width = compute_bytes(plans.precision)
     dense, expert = rank.wires.sharding, rank.wires.expert_sharding
     gather = _gathered_s(rank, dense, width * (parts.dense + parts.ends))
     gather = gather + _gathered_s(rank, expert, width * parts.expert)
@@ -90,7 +90,7 @@ def _replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
 
 
 def _reduce(problem: Problem, plans: Plans, parameters: F64, link: Wire) -> F64:
-    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    width = compute_bytes(plans.precision)
     gradient_bytes = problem.engine.memory.gradient_bytes * parameters
     reduced_s = all_reduce_s(gradient_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
     scattered_s = gather_s(gradient_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)

@@ -8,7 +8,7 @@ from escala.model.activations import autocasts
 from escala.model.columns import F64, Bool
 from escala.model.engine import Gathering
 from escala.model.plan import Offload, Plans
-from escala.model.precision import RECIPES
+from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 from escala.model.shards import Shards, base_weight_bytes, sharing
 from escala.model.stages import Slots
@@ -88,7 +88,7 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
     Source: traces of FSDP2 in torch 2.13.
     """
     engine, take = problem.engine.memory, pairs.row
-    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision[take]]
+    width = compute_bytes(plans.precision[take])
     if problem.workload.is_frozen:
         width = np.minimum(width, base_weight_bytes(problem.workload) or width)
     if engine.gathering is Gathering.SUBGROUPS:

@@ -15,7 +15,7 @@ from escala.model.matmuls import Shape, layer_work
 from escala.model.network import Attention
 from escala.model.placement import Wire
 from escala.model.plan import ContextKind, Plans, Recompute
-from escala.model.precision import RECIPES
+from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 from escala.model.replicas import gathers_per_step, reduces_whole
 from escala.model.shards import sharing
@@ -121,7 +121,7 @@ def sharding_bytes(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """Gathers of weights and reduce-scatters of gradients, as often as a step makes them."""
     parts = rank.parts
     over_dense, over_expert = sharing(plans, np.arange(len(plans)))
-    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    width = compute_bytes(plans.precision)
     gathered = gather_wire_bytes(width * (parts.dense + parts.ends), over_dense)
     gathered = gathered + gather_wire_bytes(width * parts.expert, over_expert)
     scattered = gather_wire_bytes(problem.engine.memory.gradient_bytes * parts.trained_dense, over_dense)
@@ -136,7 +136,7 @@ def sharding_bytes(problem: Problem, plans: Plans, rank: Rank) -> F64:
 def gradient_bytes(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """Reduction of gradients over replicas, and with ZeRO-1 and 2 the gather of the new weights."""
     held, engine = held_ranks(plans), problem.engine
-    width = np.array([recipe.compute_bytes for recipe in RECIPES])[plans.precision]
+    width = compute_bytes(plans.precision)
     sharded = (plans.zero == 1) | (plans.zero == 2)
     reduced = engine.memory.gradient_bytes
     way = [reduces_whole(problem, plans), sharded]

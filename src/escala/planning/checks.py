@@ -49,6 +49,17 @@ def _refuse_cluster(problem: Problem) -> None:
         )
     if len({group.devices_per_node for group in groups}) > 1:
         raise InvalidInput(f"{problem.cluster.name} mixes nodes of different size; plan each on its own")
+    _refuse_unknown_power(problem)
+
+
+def _refuse_unknown_power(problem: Problem) -> None:
+    """A limit that cannot be checked is no limit; it is not passed over."""
+    site, chip = problem.cluster.site, problem.accelerator
+    limited = site.power_limit_w is not None or site.rack_power_limit_w is not None
+    if limited and chip.power_w is None:
+        raise InvalidInput(f"the power of {chip.name} is not known; leave its limits out")
+    if site.rack_power_limit_w is not None and site.devices_per_rack is None:
+        raise InvalidInput(f"{problem.cluster.name} has a rack_power_limit; give devices_per_rack as well")
 
 
 def _not_yet(what: str, allowed: tuple[str, ...]) -> InvalidInput:

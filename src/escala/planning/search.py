@@ -33,6 +33,8 @@ from escala.planning.variants import COLUMN_NAMES, Fitting, finishes
 TOO_BIG: Final = "does not fit"
 TOO_HUNGRY: Final = REASONS[Reject.SITE_POWER]
 TOO_SLOW: Final = "slower than those shown, by a bound"
+TOLERANCE: Final = 0.05
+"""Share of the best within which the simplest plan is recommended: to the model these are ties."""
 RECOMPUTE: Final = ("recompute", "recompute_layers")
 
 
@@ -75,7 +77,7 @@ def search(
     *,
     objective: Objective = Objective.TIME,
     top: int = 10,
-    tolerance: float = 0.05,
+    tolerance: float = TOLERANCE,
 ) -> Found:
     """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits."""
     narrowed = limits or SpaceLimits()
@@ -144,7 +146,8 @@ class _Search:
         if self.objective is not Objective.ENERGY:
             return 1.0
         site, chip = self.problem.cluster.site, self.problem.accelerator
-        idle_w = (chip.power_w or 0.0) * self.problem.assumptions.power_idle_share
+        assert chip.power_w is not None  # refused by search
+        idle_w = chip.power_w * self.problem.assumptions.power_idle_share
         return idle_w * self.problem.cluster.devices * site.node_power_ratio * site.pue
 
     def _evaluate(self, waiting: list[tuple[dict[str, I64], F64]]) -> None:

@@ -1,7 +1,6 @@
 """Why each family of plans loses to the recommended one: it does not fit, is slower, or cannot be built."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Final
 
 import numpy as np
 
@@ -20,10 +19,7 @@ from escala.planning.search import Found
 from escala.planning.simplicity import FAMILIES, Family, family_masks
 from escala.planning.space import Group, SpaceLimits, groups
 from escala.planning.variants import finished, recomputed
-from escala.units import show_bytes, show_seconds
-
-MANY_TIMES: Final = 10.0
-"""Ratio of steps above which a reason says how many times slower, not how many percent."""
+from escala.units import difference, show_bytes, show_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +82,9 @@ def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> F
         for f in fields(StepTime)
     }
     worst = max(grown, key=lambda name: grown[name])
-    title = TERMS[worst][0]
-    if best == chosen.plans[0]:
-        why = "recommended"
-    elif abs(ratio - 1) < 0.005:
-        why = "as fast, but less simple"
-    elif ratio < 1.0:
-        why = f"{_percent(1 - ratio)} faster, but less simple"
-    else:
-        much = _percent(ratio - 1) if ratio < MANY_TIMES else f"{ratio:,.0f} times"
-        why = f"{much} slower: {title} +{show_seconds(grown[worst])}"
+    told = difference(float(own.step_s[0]), float(chosen.step_s[0]))
+    loss = f": {TERMS[worst][0]} +{show_seconds(grown[worst])}" if "slower" in told else ", but less simple"
+    why = "recommended" if best == chosen.plans[0] else told + loss
     return FamilyAnswer(
         family=family.name,
         title=family.title,
@@ -105,10 +94,6 @@ def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> F
         short_bytes=None,
         why=why,
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def leanest(problem: Problem, limits: SpaceLimits, family: str) -> Estimate | None:

@@ -17,7 +17,8 @@ from escala.report.layout import (
     room,
     table_of,
 )
-from escala.report.numbers import count, digits, percent, plural, seconds
+from escala.report.numbers import count, plural, seconds
+from escala.units import digits, percent
 
 
 def print_scaling(console: Console, given: Answer, scaling: ScalingView) -> None:

@@ -24,7 +24,8 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
-from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, percent, seconds
+from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, seconds
+from escala.units import percent
 
 SHOWN_SHARE: Final = 0.0005
 BAR: Final = 20

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from escala.units import DAY_S, GIB, HOUR_S, show_si
+from escala.units import DAY_S, GIB, HOUR_S, digits, show_si
 
 FULL: Final = "█"
 EMPTY: Final = "░"
@@ -33,26 +33,12 @@ def plans_text(number: int) -> str:
     return f"{count(number) if number < 1_000_000 else short(number)} plan{plural(number)}"
 
 
-def digits(value: float, significant: int = 3) -> str:
-    """A number with separators in three digits: 0.0123, 4.56, 78.9, 1,230."""
-    rounded = float(f"{value:.{significant}g}")
-    if abs(rounded) >= 10 ** (significant - 1):
-        return f"{rounded:,.0f}"
-    return f"{rounded:.{significant}g}"
-
-
 def gib(value_bytes: float) -> str:
     """Bytes as whole GiB from 10 on, with one decimal below; what is not nothing shows as more than 0."""
     value = value_bytes / GIB
     if 0 < value < 0.05:
         return "<0.1"
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
-
-
-def percent(share: float) -> str:
-    """A share as percent: whole from 1 % on, one decimal below."""
-    value = share * 100
-    return f"{value:,.0f} %" if abs(value) >= 0.95 else f"{value:.1f} %"
 
 
 def seconds(value_s: float) -> str:

@@ -27,20 +27,18 @@ from escala.report.layout import (
 from escala.report.numbers import (
     bar,
     count,
-    digits,
     energy,
     gib,
     mass,
     money,
-    percent,
     plans_text,
     plural,
     seconds,
     short,
     span,
 )
-from escala.report.reasons import difference
 from escala.report.refusal_text import print_refusal
+from escala.units import difference, digits, percent
 
 INDENT: Final = 5
 

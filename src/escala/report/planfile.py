@@ -23,7 +23,7 @@ from escala.model.network import Network
 from escala.model.plan import Plan
 from escala.model.problem import Problem
 from escala.model.workload import Workload
-from escala.planning.search import Objective
+from escala.planning.search import TOLERANCE, Objective
 from escala.planning.space import SpaceLimits
 from escala.report.keys import choices, keys_of, record_of, table_of
 from escala.report.limits import refuse_impossible
@@ -44,7 +44,7 @@ class Searched:
 
     limits: SpaceLimits = field(default_factory=SpaceLimits)
     objective: Objective = Objective.TIME
-    tolerance: float = 0.05
+    tolerance: float = TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ def _searched(table: Mapping[str, Any], plan: Plan, where: str) -> Searched:
         precision=plan.precision,
         all_placements=all_placements,
     )
-    tolerance = table.get("tolerance", 0.05)
+    tolerance = table.get("tolerance", TOLERANCE)
     if not isinstance(tolerance, int | float) or not 0 <= tolerance <= 1:
         raise InvalidInput(f"{where}: tolerance is {spoken(tolerance)}; give a number from 0 to 1")
     objective = objective_of(str(table.get("objective", "time")))

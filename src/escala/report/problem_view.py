@@ -13,7 +13,7 @@ from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.planning.defaults import OPTIMIZERS
 from escala.report.answer import ClusterView, Interval, LinkView, WorkloadView
-from escala.report.numbers import percent
+from escala.units import percent
 
 
 def workload_view(problem: Problem, precision: Precision) -> WorkloadView:

@@ -1,14 +1,11 @@
 """Why a plan is not the recommended one, in a few words. Compares two predictions; predicts nothing."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from escala.model.explain import TERMS
 from escala.model.plan import Compile, Plan, Recompute, Schedule, Split
-from escala.report.numbers import digits, percent, seconds
-
-MOST_PERCENT: Final = 9.0
-"""Above 900 % a factor reads better."""
+from escala.report.numbers import seconds
+from escala.units import difference
 
 
 def _choices(plan: Plan) -> dict[str, str]:
@@ -48,16 +45,6 @@ def _sharing(plan: Plan) -> str:
     if plan.zero == 3:
         return "HSDP" if plan.shard < plan.dp * plan.cp else "FSDP"
     return f"ZeRO-{plan.zero}" if plan.zero else "DDP"
-
-
-def difference(value: float, reference: float) -> str:
-    """How much slower or faster: '2 % slower', '230 times slower', 'as fast'."""
-    ratio = value / reference - 1.0
-    if abs(ratio) < 5e-4:
-        return "as fast"
-    if ratio > MOST_PERCENT:
-        return f"{digits(value / reference)} times slower"
-    return f"{percent(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
 
 
 def against(plan: Plan, terms_s: Mapping[str, float], best: Plan, best_terms_s: Mapping[str, float]) -> str:
