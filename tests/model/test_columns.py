@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escala.model.columns import distinct, divide_up, doublings, soft_maximum
+from escala.model.columns import distinct, doublings, soft_maximum
 
 
 def test_distinct_rows_by_hand():
@@ -52,7 +52,3 @@ def test_doublings():
 
 def test_fewer_than_one_has_no_doubling():
     assert doublings(np.array([0.125, 0.0])).tolist() == [0, 0]
-
-
-def test_divide_up():
-    assert divide_up(np.array([7, 8, 9]), np.array([4, 4, 4])).tolist() == [2, 2, 3]

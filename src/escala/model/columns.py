@@ -35,8 +35,3 @@ def soft_maximum(a: F64, b: F64, power: float) -> F64:
 def doublings(counts: F64 | I64) -> F64:
     """Base-2 logarithm of a count, 0 for one."""
     return np.log2(np.maximum(counts, 1).astype(np.float64))
-
-
-def divide_up(a: I64, b: I64) -> I64:
-    """Integer division rounded up."""
-    return np.asarray(-(-a // b), np.int64)

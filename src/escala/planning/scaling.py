@@ -12,7 +12,7 @@ from escala.planning.space import SpaceLimits
 from escala.planning.why import resized
 
 WORTH: Final = 0.8
-"""A doubling of devices pays while it keeps this share of the ideal speed-up (a convention, settable)."""
+"""A doubling of devices pays while it keeps this share of the ideal speed-up (a convention)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +109,3 @@ def _beats(a: ScalePoint, b: ScalePoint) -> bool:
     pairs = [(a.step_s, b.step_s), (a.energy_j, b.energy_j), (a.cost_usd, b.cost_usd)]
     known = [(x, y) for x, y in pairs if x is not None and y is not None]
     return all(x <= y for x, y in known) and any(x < y for x, y in known)
-
-
-def fewest(problem: Problem, limits: SpaceLimits | None = None, *, most: int = 65536) -> int | None:
-    """The fewest devices (of `counts`) on which some plan fits; None when none does up to `most`."""
-    for devices in counts(problem, 1, most):
-        if problem.workload.global_batch % devices and devices > problem.workload.global_batch:
-            break
-        if search(on(problem, devices), limits, top=1).ranking is not None:
-            return devices
-    return None
