@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from escala.catalog.loader import RATIO, Entry, Quantity, Source, entries, find, shown
+from escala.catalog.loader import RATIO, Entries, Entry, Quantity, Source, entries, find, shown
 from escala.errors import unknown
 from escala.model.cluster import Accelerator
 
@@ -75,7 +75,7 @@ class Node:
 
 
 @cache
-def accelerator_entries() -> Mapping[str, Entry]:
+def accelerator_entries() -> Entries:
     """Every accelerator of the catalog, checked."""
     found = entries("accelerators/devices")
     for entry in found.values():
@@ -194,7 +194,7 @@ def _assumed(entry: Entry) -> Source:
 
 
 @cache
-def _architectures() -> Mapping[str, Entry]:
+def _architectures() -> Entries:
     found = entries("accelerators/architectures")
     for entry in found.values():
         entry.allow(SHARES)
@@ -202,7 +202,7 @@ def _architectures() -> Mapping[str, Entry]:
 
 
 @cache
-def _nodes() -> Mapping[str, Entry]:
+def _nodes() -> Entries:
     found = entries("accelerators/nodes")
     for entry in found.values():
         entry.allow(_NODE_KEYS)

@@ -1,6 +1,6 @@
 """Clusters: by name from the catalog, or built from a device type and a count. Knows no file of a user."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from escala.catalog.accelerators import Level, Node, accelerator, accelerator_name, levels_of, node_of
 from escala.catalog.links import link, link_quantities
 from escala.catalog.links import network as network_link
-from escala.catalog.loader import RATIO, Entry, Quantity, entries, find, shown
+from escala.catalog.loader import RATIO, Entries, Quantity, entries, find, shown
 from escala.catalog.places import NODE_POWER_RATIO, site
 from escala.errors import InvalidInput, unknown
 from escala.model.cluster import Cluster, DeviceGroup, Host, Link, Storage
@@ -34,7 +34,7 @@ _KEYS: Final = {
 
 
 @cache
-def cluster_entries() -> Mapping[str, Entry]:
+def cluster_entries() -> Entries:
     """Every cluster of the catalog, checked."""
     found = entries("clusters")
     for entry in found.values():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from escala.catalog import accelerators, clusters, engines, links, networks, places
-from escala.catalog.loader import KINDS, Entry, Quantity, find, shown
+from escala.catalog.loader import KINDS, Entries, Quantity, find, shown
 from escala.catalog.shapes import shape_rows
 from escala.errors import InvalidInput, unknown
 from escala.model.assumptions import Assumptions
@@ -242,7 +242,7 @@ def _taper(level: accelerators.Level) -> str:
     return "" if level.oversubscription == 1 else f" at {level.oversubscription:g}:1"
 
 
-def _named(entries: Callable[[], Mapping[str, Entry]]) -> Callable[[str], str | None]:
+def _named(entries: Callable[[], Entries]) -> Callable[[str], str | None]:
     return lambda name: find(name, entries())
 
 

@@ -1,12 +1,11 @@
 """Links by name, or from a bandwidth such as "400 Gb/s". Knows no cluster: the caller says whom they join."""
 
 import math
-from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
 from escala import units
-from escala.catalog.loader import RATIO, Entry, Quantity, entries, find, shown
+from escala.catalog.loader import RATIO, Entries, Quantity, entries, find, shown
 from escala.errors import InvalidInput, unknown
 from escala.model.cluster import Link
 
@@ -24,7 +23,7 @@ _RDMA_BYTES_PER_S: Final = 50e9 / 8
 
 
 @cache
-def link_entries() -> Mapping[str, Entry]:
+def link_entries() -> Entries:
     """Every link of the catalog, checked."""
     found = entries("links")
     for entry in found.values():

@@ -8,7 +8,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final
@@ -184,13 +184,27 @@ def quantity_of(given: object, unit: str) -> float:
     return units.parse(given, unit)
 
 
+class Entries(dict[str, Entry]):
+    """The entries of one kind by name; what else each is called is looked up once."""
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Entry by name or alias, case and punctuation aside."""
+        names: dict[str, str] = {}
+        for entry in self.values():
+            for name in (entry.name, *entry.texts("aliases")):
+                if names.setdefault(plain(name), entry.name) != entry.name:
+                    raise entry.fail(f"shares the name '{name}' with [{names[plain(name)]}]")
+        return names
+
+
 @cache
-def entries(where: str) -> Mapping[str, Entry]:
+def entries(where: str) -> Entries:
     """All entries of data/<where>: one TOML file, or every TOML file of a folder; sources resolved."""
     base = _data() / where
     found = _toml_files(base) if base.is_dir() else [_data() / f"{where}.toml"]
     shared = _sources(_data() / where.partition("/")[0] / "sources.toml")
-    collected: dict[str, Entry] = {}
+    collected = Entries()
     for file in found:
         tables = read_toml(file)
         sources = {**shared, **sources_of(file.name, tables.pop("sources", {}))}
@@ -243,18 +257,9 @@ def shown(name: str) -> str:
     return line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}..."
 
 
-def find(name: str, known: Mapping[str, Entry]) -> str | None:
+def find(name: str, known: Entries) -> str | None:
     """The entry that a name or alias means, case and punctuation aside; None when there is none."""
-    return _names(tuple(known.values())).get(plain(name))
-
-
-def _names(known: tuple[Entry, ...]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for entry in known:
-        for name in (entry.name, *entry.texts("aliases")):
-            if names.setdefault(plain(name), entry.name) != entry.name:
-                raise entry.fail(f"shares the name '{name}' with [{names[plain(name)]}]")
-    return names
+    return known.names.get(plain(name))
 
 
 def _data() -> Traversable:

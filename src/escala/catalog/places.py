@@ -1,11 +1,10 @@
 """Places: carbon of the grid by country, PUE by operator. Knows no cluster; a price comes from the user."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from escala.catalog.loader import CARBON, RATIO, Entry, Quantity, entries, find, shown
+from escala.catalog.loader import CARBON, RATIO, Entries, Quantity, entries, find, shown
 from escala.errors import unknown
 from escala.model.cluster import Site
 
@@ -25,13 +24,13 @@ class Price:
 
 
 @cache
-def grid_entries() -> Mapping[str, Entry]:
+def grid_entries() -> Entries:
     """Carbon of the grid by country code."""
     return _checked("places/grid", {"name", "aliases", "carbon"})
 
 
 @cache
-def pue_entries() -> Mapping[str, Entry]:
+def pue_entries() -> Entries:
     """PUE by operator."""
     return _checked("places/pue", {"name", "aliases", "pue"})
 
@@ -88,7 +87,7 @@ def site(
     )
 
 
-def _checked(where: str, keys: set[str]) -> Mapping[str, Entry]:
+def _checked(where: str, keys: set[str]) -> Entries:
     found = entries(where)
     for entry in found.values():
         entry.allow(keys)
