@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escala.model.placement import members, neighbour_wire, strides, wire
+from escala.model.placement import Mesh, members, neighbour_level, neighbour_wire, strides, wire
 from escala.model.plan import AXES, PLACEMENTS, Plan, Plans
 
 DEGREES = {"tp": 2, "cp": 3, "dp": 5, "pp": 7}
@@ -62,23 +62,23 @@ def test_the_outermost_stride_times_its_degree_is_all_devices(degrees, order):
     ("axes", "inside"),
     [(("tp",), 4), (("cp",), 2), (("tp", "cp"), 8), (("dp",), 1), (("cp", "dp"), 2), (("pp",), 1)],
 )
-def test_members_inside_a_node_of_eight(axes, inside):
+def test_members_inside_a_node_of_eight(axes, inside, cluster_of):
     # tp 4 neighbours, cp 2 at stride 4 fill the node of 8; dp has stride 8, pp stride 16
-    assert members(one(tp=4, cp=2, dp=2, pp=2), axes, 8)[0] == inside
+    assert members(Mesh.of(cluster_of(8), one(tp=4, cp=2, dp=2, pp=2)), axes, 8)[0] == inside
 
 
-def test_with_pp_innermost_tp_leaves_the_node():
+def test_with_pp_innermost_tp_leaves_the_node(cluster_of):
     # pp 8 fills the node; tp has stride 8
-    assert members(one(tp=4, pp=8, placement="pp-tp-cp-dp"), ("tp",), 8)[0] == 1
+    assert members(Mesh.of(cluster_of(8), one(tp=4, pp=8, placement="pp-tp-cp-dp")), ("tp",), 8)[0] == 1
 
 
-def test_data_parallel_ranks_share_the_node_that_tp_leaves_free():
+def test_data_parallel_ranks_share_the_node_that_tp_leaves_free(cluster_of):
     # stride of dp = tp = 2: 8 / 2 = 4 ranks of 16
-    assert members(one(tp=2, dp=16), ("dp",), 8)[0] == 4
+    assert members(Mesh.of(cluster_of(8), one(tp=2, dp=16)), ("dp",), 8)[0] == 4
 
 
 def test_wire_inside_one_node_has_the_speed_of_one_port(cluster_of):
-    found = wire(cluster_of(16), one(tp=8, dp=2), ("tp",), np.array([8]))
+    found = wire(Mesh.of(cluster_of(16), one(tp=8, dp=2)), ("tp",), np.array([8]))
 
     assert found.gather_bytes_per_s[0] == pytest.approx(100e9, rel=1e-12)
     assert found.inside[0] == 8
@@ -86,13 +86,13 @@ def test_wire_inside_one_node_has_the_speed_of_one_port(cluster_of):
 
 def test_wire_between_nodes_adds_the_ports_of_the_ranks_inside(cluster_of):
     # 8 ranks of each node share the way out: 8 * 10 GB/s, slower than the 100 GB/s inside
-    found = wire(cluster_of(32), one(dp=32), ("dp",), np.array([32]))
+    found = wire(Mesh.of(cluster_of(32), one(dp=32)), ("dp",), np.array([32]))
 
     assert found.gather_bytes_per_s[0] == pytest.approx(80e9, rel=1e-12)
 
 
 def test_wire_of_a_group_with_one_rank_a_node_has_one_port(cluster_of):
-    found = wire(cluster_of(32), one(tp=8, dp=4), ("dp",), np.array([4]))
+    found = wire(Mesh.of(cluster_of(32), one(tp=8, dp=4)), ("dp",), np.array([4]))
 
     assert found.gather_bytes_per_s[0] == pytest.approx(10e9, rel=1e-12)
     assert found.inside[0] == 1
@@ -105,18 +105,22 @@ def test_three_levels_take_the_slowest_that_is_crossed(cluster_of, link):
     # tp stays in the node; dp 4 at stride 8 fills the rack with one port a node; pp 4 crosses the spine
     plan = one(tp=8, dp=4, pp=4)
 
-    assert wire(cluster, plan, ("tp",), np.array([8])).gather_bytes_per_s[0] == pytest.approx(
+    assert wire(Mesh.of(cluster, plan), ("tp",), np.array([8])).gather_bytes_per_s[0] == pytest.approx(
         100e9, rel=1e-12
     )
-    assert wire(cluster, plan, ("dp",), np.array([4])).gather_bytes_per_s[0] == pytest.approx(20e9, rel=1e-12)
-    assert wire(cluster, plan, ("pp",), np.array([4])).gather_bytes_per_s[0] == pytest.approx(1e9, rel=1e-12)
+    assert wire(Mesh.of(cluster, plan), ("dp",), np.array([4])).gather_bytes_per_s[0] == pytest.approx(
+        20e9, rel=1e-12
+    )
+    assert wire(Mesh.of(cluster, plan), ("pp",), np.array([4])).gather_bytes_per_s[0] == pytest.approx(
+        1e9, rel=1e-12
+    )
 
 
 def test_three_levels_with_one_group_over_all(cluster_of, link):
     levels = (link("node", 8, 100e9), link("rack", 32, 20e9), link("spine", 128, 1e9))
 
     # node 100 GB/s; rack 8 ports * 20 = 160; spine 32 ports * 1 = 32: the spine is the slowest
-    found = wire(cluster_of(128, *levels), one(dp=128), ("dp",), np.array([128]))
+    found = wire(Mesh.of(cluster_of(128, *levels), one(dp=128)), ("dp",), np.array([128]))
 
     assert found.gather_bytes_per_s[0] == pytest.approx(32e9, rel=1e-12)
 
@@ -124,7 +128,7 @@ def test_three_levels_with_one_group_over_all(cluster_of, link):
 def test_oversubscription_divides_the_speed(cluster_of, link):
     levels = (link("node", 8, 100e9), link("network", 32, 10e9, 4.0))
 
-    found = wire(cluster_of(32, *levels), one(tp=8, dp=4), ("dp",), np.array([4]))
+    found = wire(Mesh.of(cluster_of(32, *levels), one(tp=8, dp=4)), ("dp",), np.array([4]))
 
     assert found.gather_bytes_per_s[0] == pytest.approx(10e9 / 4, rel=1e-12)
 
@@ -133,18 +137,18 @@ def test_latency_grows_with_the_logarithm_of_the_domains_joined(cluster_of, link
     levels = (replace(link("node", 8, 100e9), latency_s=1e-6), replace(link("net", 64, 10e9), latency_s=1e-5))
 
     # 8 ranks in a node: 3 doublings of 1 us; 8 nodes: 3 doublings of 10 us
-    found = wire(cluster_of(64, *levels), one(dp=64), ("dp",), np.array([64]))
+    found = wire(Mesh.of(cluster_of(64, *levels), one(dp=64)), ("dp",), np.array([64]))
 
     assert found.latency_s[0] == pytest.approx(3 * 1e-6 + 3 * 1e-5, rel=1e-12)
 
 
 def test_neighbouring_stages_inside_a_node_use_its_link(cluster_of):
-    speed, _ = neighbour_wire(cluster_of(8), one(tp=2, pp=4))
+    speed, _ = neighbour_wire(cluster_of(8), neighbour_level(Mesh.of(cluster_of(8), one(tp=2, pp=4))))
 
     assert speed[0] == pytest.approx(100e9, rel=1e-12)
 
 
 def test_neighbouring_stages_in_two_nodes_use_the_network(cluster_of):
-    speed, _ = neighbour_wire(cluster_of(16), one(tp=8, pp=2))
+    speed, _ = neighbour_wire(cluster_of(16), neighbour_level(Mesh.of(cluster_of(16), one(tp=8, pp=2))))
 
     assert speed[0] == pytest.approx(10e9, rel=1e-12)

@@ -16,6 +16,8 @@ def distinct(columns: Sequence[I64]) -> tuple[I64, I64]:
     What depends on a few columns only is computed once for each distinct row and then spread by the group.
     Codes are packed into one integer, so the sort is over a single column.
     """
+    if len(columns[0]) == 1:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         low = int(column.min(initial=0))

@@ -5,9 +5,10 @@ of `domain_devices` neighbours. A group of ranks that leaves a domain shares its
 every device has its own port, so ranks inside the domain add their ports.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -57,24 +58,36 @@ def strides(plans: Plans) -> dict[str, I64]:
     return result
 
 
-def members(plans: Plans, axes: tuple[str, ...], domain_devices: int) -> I64:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mesh:
+    """Plans laid on a cluster: the strides of their axes, found once for all groups of ranks."""
+
+    cluster: Cluster
+    plans: Plans
+    reach: Mapping[str, I64]
+
+    @classmethod
+    def of(cls, cluster: Cluster, plans: Plans) -> Self:
+        """The mesh of every plan."""
+        return cls(cluster=cluster, plans=plans, reach=strides(plans))
+
+
+def members(mesh: Mesh, axes: tuple[str, ...], domain_devices: int) -> I64:
     """Ranks of a group over some axes that share one domain, in the group that domain borders cut smallest.
 
     For each axis: all ranks when the domain holds every device; otherwise gcd(stride * degree, domain) /
     stride, at least 1, since groups start at multiples of stride * degree. Source: counting.
     """
-    reach = strides(plans)
-    count = np.ones(len(plans), np.int64)
+    plans, reach = mesh.plans, mesh.reach
+    count, holds_all = np.ones(len(plans), np.int64), plans.devices <= domain_devices
     for axis in axes:
         degree: I64 = getattr(plans, axis)
         piece = np.gcd(reach[axis] * degree, domain_devices) // reach[axis]
-        count = count * np.where(plans.devices <= domain_devices, degree, np.clip(piece, 1, degree))
+        count = count * np.where(holds_all, degree, np.maximum(piece, 1))
     return count
 
 
-def wire(
-    cluster: Cluster, plans: Plans, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = None
-) -> Wire:
+def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = None) -> Wire:
     """Speed and latency that a group of `ranks` over `axes` finds on the links that it crosses.
 
     Speed = the smallest over the crossed levels of (ranks inside the domain below) * port speed /
@@ -83,6 +96,7 @@ def wire(
     Source: hierarchical bounds of nccl-tests on 1 and 4 nodes; ports add inside a domain.
     `thinning` divides the members inside a domain when the group takes only every n-th rank of its axes.
     """
+    cluster, plans = mesh.cluster, mesh.plans
     step = np.ones(len(plans), np.int64) if thinning is None else thinning
     below = np.ones(len(plans), np.int64)
     gather = np.full(len(plans), np.inf)
@@ -92,7 +106,7 @@ def wire(
     outermost = np.zeros(len(plans), np.int64)
     slow = np.full(len(plans), np.inf)
     for level, link in enumerate(cluster.links):
-        here = np.clip(members(plans, axes, _domain(cluster, level)) // step, 1, ranks)
+        here = np.minimum(np.maximum(members(mesh, axes, _domain(cluster, level)) // step, 1), ranks)
         crossed = here > below
         port = below * link.bytes_per_s / link.oversubscription if level else np.float64(link.bytes_per_s)
         gather = np.where(crossed, np.minimum(gather, port * link.gather_efficiency), gather)
@@ -118,18 +132,18 @@ def wire(
     )
 
 
-def neighbour_level(cluster: Cluster, plans: Plans) -> I64:
+def neighbour_level(mesh: Mesh) -> I64:
     """The outermost link level that some pair of neighbouring pipeline stages crosses."""
-    span = strides(plans)["pp"] * plans.pp
-    found = np.full(len(plans), len(cluster.links) - 1, np.int64)
+    cluster = mesh.cluster
+    span = mesh.reach["pp"] * mesh.plans.pp
+    found = np.full(len(mesh.plans), len(cluster.links) - 1, np.int64)
     for level in reversed(range(len(cluster.links) - 1)):
         found = np.where(span <= _domain(cluster, level), level, found)
     return found
 
 
-def neighbour_wire(cluster: Cluster, plans: Plans) -> tuple[F64, F64]:
+def neighbour_wire(cluster: Cluster, level: I64) -> tuple[F64, F64]:
     """Port speed and latency between neighbouring stages, of the outermost level that a pair crosses."""
-    level = neighbour_level(cluster, plans)
     ports = np.array([link.bytes_per_s / link.oversubscription for link in cluster.links])
     return ports[level], np.array([link.latency_s for link in cluster.links])[level]
 

@@ -9,7 +9,7 @@ from escala.model.columns import F64, I64, distinct
 from escala.model.ends import embedding_s, head_s
 from escala.model.layers import LayerTime
 from escala.model.memory import first_of_largest, recompute_share
-from escala.model.placement import Wire, neighbour_level, neighbour_wire, wire
+from escala.model.placement import Mesh, Wire, neighbour_level, neighbour_wire, wire
 from escala.model.plan import Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards, expert_replicas, expert_shard
@@ -34,20 +34,22 @@ class StepWires:
 def step_wires(problem: Problem, plans: Plans) -> StepWires:
     """Links of all groups outside layers, computed once per distinct row of the columns that place them."""
     first, group = distinct([getattr(plans, name) for name in WIRE_COLUMNS])
-    few, cluster = plans.take(first), problem.cluster
+    few = plans.take(first)
+    mesh = Mesh.of(problem.cluster, few)
     held, expert_held = held_ranks(few), expert_held_ranks(few)
-    stage_speed, stage_latency = neighbour_wire(cluster, few)
+    stage_level = neighbour_level(mesh)
+    stage_speed, stage_latency = neighbour_wire(problem.cluster, stage_level)
     axes, expert_axes = ("cp", "dp"), ("tp", "cp", "dp")
     # ranks with the same experts lie ep x etp apart
     apart, copies = few.ep * few.etp, np.maximum(1, expert_replicas(few) // expert_held)
     return StepWires(
-        sharding=wire(cluster, few, axes, few.shard).take(group),
-        expert_sharding=wire(cluster, few, expert_axes, expert_shard(few), apart).take(group),
-        replicas=wire(cluster, few, axes, replica_ranks(few), held).take(group),
-        expert_replicas=wire(cluster, few, expert_axes, copies, apart * expert_held).take(group),
+        sharding=wire(mesh, axes, few.shard).take(group),
+        expert_sharding=wire(mesh, expert_axes, expert_shard(few), apart).take(group),
+        replicas=wire(mesh, axes, replica_ranks(few), held).take(group),
+        expert_replicas=wire(mesh, expert_axes, copies, apart * expert_held).take(group),
         stage_bytes_per_s=stage_speed[group],
         stage_latency_s=stage_latency[group],
-        stage_level=neighbour_level(cluster, few)[group],
+        stage_level=stage_level[group],
     )
 
 

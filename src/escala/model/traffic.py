@@ -8,7 +8,7 @@ from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
 from escala.model.columns import F64, I64
 from escala.model.matmuls import LayerWork, Shape
 from escala.model.network import Attention, Block, Experts, FeedForward, Stack
-from escala.model.placement import Wire, wire
+from escala.model.placement import Mesh, Wire, wire
 from escala.model.plan import Compile, ContextKind, Dispatcher, Plans
 from escala.model.problem import Problem
 
@@ -36,11 +36,11 @@ class Wires:
 
 def layer_wires(problem: Problem, plans: Plans) -> Wires:
     """Links of the tensor, context and expert groups; experts spread over tp / etp, then cp, then dp."""
-    cluster = problem.cluster
+    mesh = Mesh.of(problem.cluster, plans)
     return Wires(
-        tensor=wire(cluster, plans, ("tp",), plans.tp),
-        context=wire(cluster, plans, ("cp",), plans.cp),
-        expert=wire(cluster, plans, ("tp", "cp", "dp"), plans.ep, plans.etp),
+        tensor=wire(mesh, ("tp",), plans.tp),
+        context=wire(mesh, ("cp",), plans.cp),
+        expert=wire(mesh, ("tp", "cp", "dp"), plans.ep, plans.etp),
     )
 
 
