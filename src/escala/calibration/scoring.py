@@ -1,0 +1,81 @@
+"""What the model predicts for readings: seconds, bytes in the counter of the source, verdict. No statistics.
+
+Readings that ask the same question of the same machine are one batch, whatever their layout and batch.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from escala.calibration.reading import Reading
+from escala.calibration.software import Counter
+from escala.model.estimate import deal, memory_of, time_of
+from escala.model.interval import interval_ratio
+from escala.model.memory import Verdict
+from escala.model.plan import Plans
+from escala.model.problem import Problem
+
+COUNTED: Final = {
+    Counter.ALLOCATED: "allocated_bytes",
+    Counter.RESERVED: "reserved_bytes",
+    Counter.DEVICE: "device_bytes",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """One reading answered: seconds with their 80 % factor, bytes in the reading's counter, verdict.
+
+    `step_ratio` makes the interval step_s / ratio to step_s * ratio; `need_share` is the predicted need over
+    the capacity of the device.
+    """
+
+    reading: Reading
+    step_s: float
+    step_ratio: float
+    memory_bytes: float
+    need_share: float
+    verdict: Verdict
+
+
+def predict(readings: Sequence[Reading]) -> tuple[Prediction, ...]:
+    """Every reading predicted, in the order given."""
+    found: dict[int, Prediction] = {}
+    for where in batches(readings):
+        found.update(zip(where, _predicted([readings[i] for i in where]), strict=True))
+    return tuple(found[i] for i in range(len(readings)))
+
+
+def batches(readings: Sequence[Reading]) -> Iterable[list[int]]:
+    """Positions of readings whose plans can be priced together.
+
+    The same question but for its global batch, which plans carry themselves.
+    """
+    alike: defaultdict[Problem, list[int]] = defaultdict(list)
+    for i, reading in enumerate(readings):
+        alike[_question(reading)].append(i)
+    return alike.values()
+
+
+def _question(reading: Reading) -> Problem:
+    problem = reading.problem
+    return replace(problem, workload=replace(problem.workload, global_batch=1))
+
+
+def _predicted(readings: Sequence[Reading]) -> list[Prediction]:
+    problem, plans = readings[0].problem, Plans.of([reading.plan for reading in readings])
+    seconds, ratios = time_of(problem, plans).step_s, interval_ratio(problem, plans)
+    space = memory_of(problem, plans, deal(problem, plans))
+    shares = space.needed_bytes / problem.accelerator.memory_bytes
+    return [
+        Prediction(
+            reading=reading,
+            step_s=float(seconds[i]),
+            step_ratio=float(ratios[i]),
+            memory_bytes=float(getattr(space, COUNTED[reading.counter])[i]),
+            need_share=float(shares[i]),
+            verdict=Verdict(int(space.verdict[i])),
+        )
+        for i, reading in enumerate(readings)
+    ]
