@@ -1,0 +1,37 @@
+"""A table of published measurements read, predicted and scored. No statistics here."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from escala.calibration.reading import Reading, Skip, read
+from escala.calibration.rows import Rows
+from escala.calibration.scores import Scores, score
+from escala.calibration.scoring import Prediction, predict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """A table with the prediction of each row that can be read, the rows that cannot, and the scores."""
+
+    table: Rows
+    predictions: tuple[Prediction, ...]
+    skips: tuple[Skip, ...]
+    scores: Scores
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many rows are skipped for each reason, the most frequent first."""
+        count = Counter(each.reason for each in self.skips)
+        return dict(sorted(count.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def validate(table: Rows) -> Validation:
+    """Every row of a table read, predicted and scored."""
+    results = [read(row) for row in table.rows]
+    predictions = predict([each for each in results if isinstance(each, Reading)])
+    return Validation(
+        table=table,
+        predictions=predictions,
+        skips=tuple(each for each in results if isinstance(each, Skip)),
+        scores=score(predictions),
+    )
