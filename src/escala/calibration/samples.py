@@ -46,7 +46,8 @@ class WorstRow:
 class Errors:
     """Errors of some rows: mean and median size, median with sign, coverage of the interval, worst row.
 
-    By configuration, rows that repeat each other are one vote: the mean of their errors.
+    By configuration, rows that repeat each other are one vote: the mean of their errors. `interval_ratio` is
+    the median of high / predicted: how wide the interval is that has this coverage.
     """
 
     rows: int
@@ -57,6 +58,7 @@ class Errors:
     mape_by_configuration: float
     median_by_configuration: float
     coverage: float
+    interval_ratio: float
     worst: WorstRow
 
 
@@ -84,6 +86,7 @@ def errors_of(samples: Sequence[Sample]) -> Errors | None:
         mape_by_configuration=mean_size(votes),
         median_by_configuration=median_size(votes),
         coverage=float(np.mean([each.is_inside for each in samples])),
+        interval_ratio=float(np.median([each.high / each.predicted for each in samples])),
         worst=WorstRow(id=worst.id, error=worst.error),
     )
 

@@ -26,6 +26,7 @@ VERBS: Final = {
     "plan": "Rank the ways to train a network on a cluster.",
     "explain": "Say where one plan's time and memory go, and why it was chosen.",
     "catalog": "Look up networks, devices, clusters and links with their sources.",
+    "validate": "Score published measurements against what the model predicts.",
     "doctor": "Show versions, extras and settings, to paste into a report.",
     "demo": "Plan Llama-3.1-8B on 8 H100 and explain the result.",
 }

@@ -78,6 +78,13 @@ def money(value_usd: float) -> str:
     return f"${value_usd:,.0f}" if value_usd >= 100 else f"${value_usd:.2f}"
 
 
+def in_percent(share: float, sign: str = "") -> str:
+    """A share in percent without its unit: 0.1159 is '11.6', 1.5 is '150'; '+' shows the sign always."""
+    value = share * 100
+    text = f"{value:{sign},.0f}" if abs(value) >= 99.95 else f"{value:{sign}.1f}"
+    return text.replace("-", "−")
+
+
 def flop_rate(value_flop_per_s: float) -> str:
     """FLOP/s with prefix."""
     return show_si(value_flop_per_s, "FLOP/s")

@@ -1,0 +1,84 @@
+"""A validation as files: the page and the plot. Draws what the document holds, scores nothing."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from escala.calibration.samples import Errors, Group
+from escala.report.calibration_plot import plot, style, svg
+from escala.report.numbers import count, in_percent
+from escala.report.page import figures, page, paragraph, section, table
+from escala.report.validate_text import (
+    ERRORS,
+    SWEEPS,
+    SWEPT,
+    error_cells,
+    how_read,
+    sweep_cells,
+    worst_numbers,
+)
+from escala.report.validate_view import RowView, Validated
+from escala.report.wholefile import write_whole
+
+TOLD: Final = (
+    "In percent. Error: predicted / published − 1. MAPE and median are of its size, the bias is the median "
+    "with its sign; inside is the share of published numbers that the 80 % interval holds."
+)
+
+
+def save_plot(given: Validated, path: str) -> None:
+    """Write the plot of predicted against published step time."""
+    write_whole(Path(path), svg(given).encode())
+
+
+def save_page(given: Validated, path: str) -> None:
+    """Write the page with the plot and the tables."""
+    write_whole(Path(path), page("escala: predicted against published", style(), _parts(given)).encode())
+
+
+def _parts(given: Validated) -> Iterator[str]:
+    scores = given.scores
+    yield paragraph(
+        f"{count(given.rows)} rows ({given.table}), {count(given.read)} scored; escala {given.escala}"
+    )
+    if scores.time is not None:
+        yield figures(_figures(scores.time))
+        yield plot(given)
+    for title, groups in (
+        ("Step time by regime", scores.time_by["regime"]),
+        ("Step time by source", scores.time_by["source"]),
+        ("Step time of low-trust rows, by source", scores.low_trust_time_by_source),
+        ("Memory by counter", scores.memory_by_counter),
+        ("Memory by source", scores.memory_by_source),
+    ):
+        if groups:
+            yield section(title, table(("", *ERRORS), _rows(groups)), TOLD)
+    if scores.sweeps_by_group:
+        rows = [(each.name, *sweep_cells(each)) for each in scores.sweeps_by_group]
+        yield section("Choice between published layouts", table(("", *SWEEPS), rows), SWEPT)
+    if given.worst:
+        yield section(
+            "Worst rows", table(("row", "published", "predicted", "error, %"), map(_worst, given.worst))
+        )
+    if given.skips:
+        rows = [(reason, count(rows)) for reason, rows in given.skips.items()]
+        yield section("Not scored", table(("reason", "rows"), rows))
+
+
+def _figures(errors: Errors) -> Iterator[tuple[str, str]]:
+    yield "trusted rows with a time", count(errors.rows)
+    yield "MAPE", f"{in_percent(errors.mape)} %"
+    yield "median error", f"{in_percent(errors.median_absolute_error)} %"
+    yield "bias", f"{in_percent(errors.bias, '+')} %"
+    yield "80 % interval holds", f"{in_percent(errors.coverage)} %"
+    yield "worst", f"{in_percent(errors.worst.error, '+')} %"
+
+
+def _rows(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
+    for each in groups:
+        *cells, worst = error_cells(each.errors)
+        yield each.name, *cells, f"{worst}\n{each.errors.worst.id}"
+
+
+def _worst(given: RowView) -> tuple[str, ...]:
+    return (f"{given.id}\n{' · '.join(how_read(given))}", *worst_numbers(given))

@@ -1,0 +1,237 @@
+"""A validation for people: headline, errors by group, memory, sweeps, worst rows, what was left out."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from escala.calibration.samples import Errors, Group
+from escala.calibration.scores import Verdicts
+from escala.calibration.sweeps import SweepScores
+from escala.errors import one_line
+from escala.report.layout import (
+    QUIET,
+    STRONG,
+    Chunk,
+    add_row,
+    apart,
+    flow,
+    glued,
+    hanging,
+    put,
+    put_table,
+    room,
+    table_of,
+    width_of,
+)
+from escala.report.numbers import count, in_percent, plural, seconds
+from escala.report.validate_view import SHIPPED, RowView, Validated
+from escala.units import digits
+
+MOST_FAULTS: Final = 10
+NONE: Final = "–"
+ERRORS: Final = ("rows", "MAPE", "median", "bias", "inside", "worst")
+SWEPT: Final = (
+    "regret: the layout with the best prediction over the best published; rule: the same for the usual rule "
+    "table, on average and at best over what it allows"
+)
+SWEEPS: Final = ("sweeps", "rank", "pairs", "regret", "rule", "at best")
+
+
+def print_validated(console: Console, given: Validated, by: str) -> None:
+    """Everything that `escala validate` shows."""
+    scores = given.scores
+    print_headline(console, given)
+    print_groups(console, f"Step time by {by}", scores.time_by[by])
+    print_groups(console, "Step time of low-trust rows by source", scores.low_trust_time_by_source)
+    print_groups(console, "Memory by counter", scores.memory_by_counter)
+    print_groups(console, "Memory by source", scores.memory_by_source)
+    print_sweeps(console, scores.sweeps_by_group)
+    print_worst(console, given.worst)
+    print_skips(console, given)
+
+
+def print_headline(console: Console, given: Validated) -> None:
+    """How many rows, and how far the predictions are off."""
+    scores = given.scores
+    table = SHIPPED if given.table == SHIPPED else f"of {one_line(given.table)}"
+    put(console, f"{count(given.rows)} row{plural(given.rows)} {table}: {count(given.read)} scored")
+    if given.read == 0:
+        put(console, Text("no row can be scored; the reasons are below", style="red"))
+    if scores.time is not None:
+        put(console, Text(time_line(scores.time), style=STRONG))
+        _said(console, "Time", _time(scores.time))
+    if scores.memory is not None:
+        _said(console, "Memory", [memory_line(scores.memory)])
+    _said(console, "Fit", [*_ran_out(scores.ran_out), *_ran(scores.ran)])
+    if scores.sweeps is not None:
+        _said(console, "Sweeps", sweep_lines(scores.sweeps))
+    put(console)
+
+
+def _said(console: Console, label: str, lines: Sequence[str]) -> None:
+    """A label with lines that each fold on their own."""
+    hanging(console, label, [part for line in lines for part in flow(line.split(" · "), room(console))])
+
+
+def time_line(errors: Errors) -> str:
+    """The result in one line."""
+    return (
+        f"step time: MAPE {in_percent(errors.mape)} %, median {in_percent(errors.median_absolute_error)} %; "
+        f"the 80 % interval holds {in_percent(errors.coverage)} %"
+    )
+
+
+def _time(errors: Errors) -> list[str]:
+    return [
+        f"{count(errors.rows)} trusted rows · bias {in_percent(errors.bias, '+')} % · "
+        f"interval ÷ and × {digits(errors.interval_ratio)} · {worst_line(errors)}",
+        f"{count(errors.configurations)} configurations: MAPE {in_percent(errors.mape_by_configuration)} %, "
+        f"median {in_percent(errors.median_by_configuration)} %",
+    ]
+
+
+def worst_line(errors: Errors) -> str:
+    """The row that is off most."""
+    return f"worst {in_percent(errors.worst.error, '+')} % ({errors.worst.id})"
+
+
+def memory_line(errors: Errors) -> str:
+    """The errors of memory in one line."""
+    return (
+        f"{count(errors.rows)} rows · MAPE {in_percent(errors.mape)} % · "
+        f"median {in_percent(errors.median_absolute_error)} % · bias {in_percent(errors.bias, '+')} % · "
+        f"the 80 % interval holds {in_percent(errors.coverage)} % · {worst_line(errors)}"
+    )
+
+
+def _ran_out(given: Verdicts) -> list[str]:
+    if not given.rows:
+        return []
+    called = f"{given.does_not_fit} does not fit, {given.risky} risky, {given.fits} fits"
+    return [f"{given.rows} run{plural(given.rows)} out of memory, called: {called}"]
+
+
+def _ran(given: Verdicts) -> list[str]:
+    if given.does_not_fit_share is None:
+        return []
+    share = in_percent(given.does_not_fit_share)
+    return [f"{count(given.rows)} run{plural(given.rows)} that ran: {share} % called does not fit"]
+
+
+def sweep_lines(given: SweepScores) -> list[str]:
+    """How well layouts are ranked and chosen, and what the usual rule would have cost."""
+    pairs = "" if given.ordered_share is None else f" · {in_percent(given.ordered_share)} % of pairs right"
+    rank = "" if given.spearman is None else f" · rank correlation {given.spearman:.2f}"
+    ranked = f"{given.sweeps} sweep{plural(given.sweeps)}, {count(given.layouts)} layouts{rank}{pairs}"
+    chosen = f"the layout with the best prediction costs {in_percent(given.regret)} % over the best"
+    if given.ruled_regret is None or given.rule_regret is None or given.rule_least_regret is None:
+        return [ranked, chosen]
+    rule = f"{in_percent(given.rule_regret)} %, at best {in_percent(given.rule_least_regret)} %"
+    return [
+        ranked,
+        chosen,
+        f"by the usual rule {rule} · by prediction there {in_percent(given.ruled_regret)} %",
+    ]
+
+
+def print_groups(console: Console, title: str, groups: Sequence[Group]) -> None:
+    """The errors of each group, in percent."""
+    if not groups:
+        return
+    put(console, Text(f"{title}, in percent", style=STRONG))
+    table = table_of(console, (("", "text"), *((name, "right") for name in ERRORS)))
+    for each in groups:
+        add_row(table, each.name, *error_cells(each.errors))
+    put_table(console, table)
+
+
+def error_cells(errors: Errors) -> tuple[str, ...]:
+    """Errors under the columns of ERRORS, in percent."""
+    return (
+        count(errors.rows),
+        in_percent(errors.mape),
+        in_percent(errors.median_absolute_error),
+        in_percent(errors.bias, "+"),
+        in_percent(errors.coverage),
+        in_percent(errors.worst.error, "+"),
+    )
+
+
+def print_sweeps(console: Console, groups: Sequence[SweepScores]) -> None:
+    """How well the layouts of each series are ranked, and the regret of each way to choose."""
+    if not groups:
+        return
+    put(
+        console,
+        Text("Choice between published layouts, in percent but for the rank correlation", style=STRONG),
+    )
+    put(console, Text(SWEPT, style=QUIET), indent=2)
+    table = table_of(console, (("", "text"), *((name, "right") for name in SWEEPS)))
+    for each in groups:
+        add_row(table, each.name, *sweep_cells(each))
+    put_table(console, table)
+
+
+def sweep_cells(given: SweepScores) -> tuple[str, ...]:
+    """A series of sweeps under the columns of SWEEPS."""
+    return (
+        count(given.sweeps),
+        NONE if given.spearman is None else f"{given.spearman:.2f}",
+        _known(given.ordered_share),
+        in_percent(given.regret),
+        _known(given.rule_regret),
+        _known(given.rule_least_regret),
+    )
+
+
+def _known(share: float | None) -> str:
+    return NONE if share is None else in_percent(share)
+
+
+def print_worst(console: Console, rows: Sequence[RowView]) -> None:
+    """The rows that are off most: published and predicted seconds, and how the row was read."""
+    if not rows:
+        return
+    put(console, Text("Worst rows: published, predicted, error in percent", style=STRONG))
+    for each in rows:
+        published, predicted, error = worst_numbers(each)
+        apart(console, Text(each.id), Text(f"{published:>9} {predicted:>9} {error:>6}"), indent=2)
+        parts = [Text(glued(part), style=QUIET) for part in how_read(each)]
+        for line in flow(parts, width_of(console) - 4):
+            put(console, line, indent=4)
+    put(console)
+
+
+def worst_numbers(given: RowView) -> tuple[str, str, str]:
+    """Published and predicted seconds, and the error in percent."""
+    assert given.published_s is not None
+    assert given.error is not None
+    return seconds(given.published_s), seconds(given.predicted_s.value), in_percent(given.error, "+")
+
+
+def how_read(given: RowView) -> list[str]:
+    """Network, machine, layout and software as the row was read, and what its source does not print."""
+    parts = [given.model, f"{count(given.devices)} × {given.accelerator}", given.framework]
+    parts += given.layout.split(" · ")
+    return [*parts, f"not printed: {', '.join(given.imputed)}"] if given.imputed else parts
+
+
+def print_skips(console: Console, given: Validated) -> None:
+    """Rows that are not scored by reason, faulty lines, and columns that are not used or missing."""
+    table = table_of(console, (("not scored", "text"), ("rows", "right")))
+    for reason, rows in given.skips.items():
+        add_row(table, reason, count(rows))
+    if given.skips:
+        put_table(console, table)
+    faults = [f"line {count(each.line)}, {each.id}: {each.reason}" for each in given.faults[:MOST_FAULTS]]
+    more = len(given.faults) > MOST_FAULTS
+    _said(console, "Faulty", [*faults, f"and more, {count(len(given.faults))} in all"] if more else faults)
+    _columns(console, "Unused", given.ignored_columns)
+    _columns(console, "Absent", given.missing_columns)
+
+
+def _columns(console: Console, label: str, names: Sequence[str]) -> None:
+    chunks: list[Chunk] = [Text(one_line(name), style=QUIET) for name in names]
+    hanging(console, label, flow(chunks, room(console), ", "))
