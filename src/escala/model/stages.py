@@ -4,8 +4,9 @@ Ranks with the same layers are one *slot*, judged by its rank that holds the mos
 except under the V schedule. A row of plans and one of its slots make a *pair*.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -93,24 +94,58 @@ def rank_stages(rank: int, pp: int, virtual: int, schedule: Schedule) -> list[in
 
 def slots(network: Network, plans: Plans) -> Slots:
     """Pairs of every plan with its distinct ranks."""
-    first, group = distinct([getattr(plans, name) for name in LAYOUT_COLUMNS])
-    tables = [list(_layout_slots(network, plans, int(row))) for row in first]
-    sizes = np.array([len(table) for table in tables], np.int64)
-    flat = [slot for table in tables for slot in table]
-    start, repeats = np.cumsum(sizes) - sizes, sizes[group]
+    ranks = _dealt(network, plans)
+    repeats = ranks.sizes[ranks.layout]
     row = np.repeat(np.arange(len(plans)), repeats)
     begin = np.cumsum(repeats) - repeats
-    index = start[group][row] + np.arange(len(row)) - begin[row]
-    counts = np.array([slot.counts for slot in flat], np.float64).reshape(len(flat), len(kinds(network)))
-    return Slots(
-        row=row,
-        first=begin,
-        counts=counts[index],
-        has_embedding=np.array([slot.has_embedding for slot in flat], np.float64)[index],
-        has_head=np.array([slot.has_head for slot in flat], np.float64)[index],
-        rank=np.array([slot.rank for slot in flat], np.float64)[index],
-        last_rank=np.array([slot.last_rank for slot in flat], np.float64)[index],
-        alike=np.array([slot.alike for slot in flat], np.float64)[index],
+    return ranks.pairs(row, begin, ranks.begin[ranks.layout][row] + np.arange(len(row)) - begin[row])
+
+
+def first_slots(network: Network, plans: Plans) -> tuple[Slots, F64]:
+    """One pair a plan, the first rank and those like it; and the layers of the fullest rank."""
+    ranks, rows = _dealt(network, plans), np.arange(len(plans))
+    fullest = np.maximum.reduceat(ranks.counts.sum(axis=1), ranks.begin) if len(plans) else np.empty(0)
+    return ranks.pairs(rows, rows, ranks.begin[ranks.layout]), fullest[ranks.layout]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Dealt:
+    """The slots of every distinct layout one after the other, and the layout of each plan."""
+
+    layout: I64
+    begin: I64
+    sizes: I64
+    counts: F64
+    marks: F64
+
+    def pairs(self, row: I64, first: I64, index: I64) -> Slots:
+        """Pairs of plans with slots."""
+        embedding, head, rank, last, alike = self.marks[:, index]
+        return Slots(
+            row=row,
+            first=first,
+            counts=self.counts[index],
+            has_embedding=embedding,
+            has_head=head,
+            rank=rank,
+            last_rank=last,
+            alike=alike,
+        )
+
+
+def _dealt(network: Network, plans: Plans) -> _Dealt:
+    first, layout = distinct([getattr(plans, name) for name in LAYOUT_COLUMNS])
+    kind_of, count = tuple(layer_kinds(network)), len(kinds(network))
+    tables = [_layout_slots(kind_of, count, *_layout(network, plans, int(row))) for row in first]
+    sizes = np.array([len(table) for table in tables], np.int64)
+    flat = [slot for table in tables for slot in table]
+    marks = [(s.has_embedding, s.has_head, s.rank, s.last_rank, s.alike) for s in flat]
+    return _Dealt(
+        layout=layout,
+        begin=np.cumsum(sizes) - sizes,
+        sizes=sizes,
+        counts=np.array([slot.counts for slot in flat], np.float64).reshape(len(flat), count),
+        marks=np.array(marks, np.float64).reshape(len(flat), 5).T,
     )
 
 
@@ -140,21 +175,25 @@ def stage_layers(network: Network, plans: Plans, row: int) -> list[int]:
     return deal(network.layers, stages, Split(int(plans.split[row])), given)
 
 
-def _layout_slots(network: Network, plans: Plans, row: int) -> Iterator[_Slot]:
-    dealt = stage_layers(network, plans, row)
-    pp, virtual = int(plans.pp[row]), int(plans.virtual_stages[row])
-    schedule = Schedule(int(plans.schedule[row]))
-    kind_of, count = layer_kinds(network), len(kinds(network))
-    bounds = np.concatenate(([0], np.cumsum(np.maximum(dealt, 0))))
+def _layout(network: Network, plans: Plans, row: int) -> tuple[tuple[int, ...], int, int, Schedule]:
+    """Layers of each stage, ranks, stages of a rank and schedule: what decides the slots of a plan."""
+    dealt = tuple(stage_layers(network, plans, row))
+    return dealt, int(plans.pp[row]), int(plans.virtual_stages[row]), Schedule(int(plans.schedule[row]))
+
+
+@lru_cache(maxsize=4096)
+def _layout_slots(
+    kind_of: tuple[int, ...], count: int, dealt: tuple[int, ...], pp: int, virtual: int, schedule: Schedule
+) -> tuple[_Slot, ...]:
+    """The slots of one layout; a search asks for the same few again and again."""
+    bounds = (0, *accumulate(max(layers, 0) for layers in dealt))
     found: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
     for rank in range(pp):
         held = [stage for stage in rank_stages(rank, pp, virtual, schedule) if stage < len(dealt)]
         layers = [kind for stage in held for kind in kind_of[bounds[stage] : bounds[stage + 1]]]
-        counts = tuple(np.bincount(np.array(layers, np.int64), minlength=count).tolist())
-        key = (counts, 0 in held, len(dealt) - 1 in held)
-        found.setdefault(key, []).append(rank)
-    for (counts, has_embedding, has_head), ranks in found.items():
-        yield _Slot(counts, has_embedding, has_head, ranks[0], ranks[-1], len(ranks))
+        counts = tuple(layers.count(kind) for kind in range(count))
+        found.setdefault((counts, 0 in held, len(dealt) - 1 in held), []).append(rank)
+    return tuple(_Slot(*key, ranks[0], ranks[-1], len(ranks)) for key, ranks in found.items())
 
 
 def in_flight(plans: Plans, pairs: Slots) -> F64:

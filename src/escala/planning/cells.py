@@ -53,12 +53,11 @@ def expand(group: Group, chosen: np.ndarray) -> tuple[dict[str, np.ndarray], np.
     Columns of plans, and for each plan its row in `chosen`.
     """
     parts, owners = [np.empty((0, len(CELL) + len(TAIL)), np.int64)], [np.empty(0, np.int64)]
-    for m in np.unique(chosen[:, CELL.index("micro_batches")]):
-        owner = np.flatnonzero(chosen[:, CELL.index("micro_batches")] == m)
+    column = chosen[:, CELL.index("micro_batches")]
+    for m in sorted(set(column.tolist())):
+        owner = np.flatnonzero(column == m)
         rows = chosen[owner]
-        tails = np.array(
-            [(*mode, *pipe) for mode in group.modes for pipe in group.pipelines[int(m)]], np.int64
-        )
+        tails = np.array([(*mode, *pipe) for mode in group.modes for pipe in group.pipelines[m]], np.int64)
         if len(tails):
             parts.append(np.hstack([np.repeat(rows, len(tails), axis=0), np.tile(tails, (len(rows), 1))]))
             owners.append(np.repeat(owner, len(tails)))

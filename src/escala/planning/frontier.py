@@ -1,22 +1,41 @@
 """The cells of a space that may fit, with lower bounds on what they cost, the most promising group first."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 
+from escala.model.bounds import LeastStates, best_wires, least_bubble_s, least_bytes, least_s, least_states
 from escala.model.columns import F64, I64, Bool
-from escala.model.estimate import LeastStates, least_bytes, least_s, least_states
+from escala.model.estimate import placed_wires
+from escala.model.firstrank import first_rank_s
 from escala.model.memory import Verdict
 from escala.model.plan import Plans
 from escala.model.problem import Problem
-from escala.planning.cells import CELL, cells, fill
-from escala.planning.space import Group, SpaceLimits
+from escala.model.traffic import Wires
+from escala.planning.cells import CELL, cells, expand, fill
+from escala.planning.rows import Rows
+from escala.planning.space import Group, SpaceLimits, orders
 from escala.planning.variants import finished
 
 CHUNK_ROWS: Final = 16384
 STATE_FIELDS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "reshard", "shard")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ways:
+    """Columns of plans of one group, with the least seconds of their cells."""
+
+    group: Group
+    columns: dict[str, I64]
+    seconds: F64
+
+    @classmethod
+    def of(cls, group: Group, table: I64, seconds: F64) -> Self:
+        """All ways of some cells of a group."""
+        columns, owner = expand(group, table)
+        return cls(group=group, columns=columns, seconds=seconds[owner])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +47,13 @@ class Frontier:
     accepted: Verdict
 
     def ordered(self, every: list[Group]) -> Iterator[tuple[Group, I64, F64, int]]:
-        """Each group, its cells that may fit, their least seconds, and how many of its cells cannot."""
+        """Each group, its cells that may fit, their least seconds, and how many of its cells cannot.
+
+        A cell stands for all mesh orders of its group: the first is in its row, its seconds are below all.
+        """
         if not every:
             return
-        tables = [cells(group) for group in every]
+        tables = [cells(replace(group, orders=group.orders[:1])) for group in every]
         owner = np.repeat(np.arange(len(every)), [len(table) for table in tables])
         table = np.concatenate(tables)
         states = self._least_states(every, tables)
@@ -42,6 +64,37 @@ class Frontier:
         order = np.argsort([least.min(initial=np.inf) for least in seconds], kind="stable")
         for i in order:
             yield every[i], mine[i], seconds[i], int(lost[i])
+
+    def rows(self, parts: list[Ways]) -> Rows:
+        """Ways of some groups as plans."""
+        names = parts[0].columns
+        return Rows(
+            plans=self.plans(
+                {name: np.concatenate([part.columns[name] for part in parts]) for name in names}
+            ),
+            seconds=np.concatenate([part.seconds for part in parts]),
+            group=np.repeat(np.arange(len(parts)), [len(part.seconds) for part in parts]),
+            orders=tuple(part.group.orders for part in parts),
+        )
+
+    def bubble_s(self, rows: Rows) -> F64:
+        """Least seconds of rows with the idle time that their schedule adds at least."""
+        return rows.seconds + least_bubble_s(self.problem, rows.plans, rows.seconds)
+
+    def fitting_s(self, rows: Rows) -> F64:
+        """Least seconds of rows, infinite where the mean rank cannot fit."""
+        possible = self.may_fit(rows.plans, least_states(self.problem, rows.plans))
+        return np.where(possible, rows.seconds, np.inf)
+
+    def first_rank_s(self, rows: Rows) -> F64:
+        """Least seconds of rows whose first rank has to fit; on the best links of all orders until placed."""
+        plans = rows.plans
+        wires = placed_wires(self.problem, plans) if rows.is_placed else self._best_wires(plans)
+        own_s = first_rank_s(self.problem, plans, wires, self.limit_bytes)
+        return np.maximum(rows.seconds, own_s)
+
+    def _best_wires(self, plans: Plans) -> Wires:
+        return best_wires(self.problem, plans, orders(self.problem, self.limits))
 
     def may_fit(self, plans: Plans, states: LeastStates) -> Bool:
         """Plans whose least memory does not exceed what the accepted verdict allows."""
@@ -83,7 +136,7 @@ class Frontier:
 
     def _least_s(self, table: I64, states: LeastStates) -> F64:
         parts = [
-            least_s(self.problem, plans, states.take(rows), self.limit_bytes)
+            least_s(self.problem, plans, self._best_wires(plans), states.take(rows), self.limit_bytes)
             for rows, plans in self._chunks(table)
         ]
         return np.concatenate(parts) if parts else np.empty(0)

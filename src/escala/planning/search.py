@@ -8,7 +8,7 @@ search runs with both and tries the plainer variants of what is near the best.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -17,15 +17,15 @@ import numpy as np
 from escala.errors import InvalidInput
 from escala.model.columns import F64, I64
 from escala.model.energy import footprint
-from escala.model.estimate import Estimate, estimate, least_bubble_s, least_states, time_of
+from escala.model.estimate import Estimate, estimate, time_of
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import REASONS, Reject, draws_too_much
-from escala.planning.cells import expand
 from escala.planning.checks import refuse_unplanned
-from escala.planning.frontier import CHUNK_ROWS, Frontier
+from escala.planning.frontier import CHUNK_ROWS, Frontier, Ways
 from escala.planning.pool import Pool, first_of_each, layout_keys
+from escala.planning.rows import Rows
 from escala.planning.simplicity import FAMILIES, complexity
 from escala.planning.space import Group, SpaceLimits, groups, size, variants
 from escala.planning.variants import COLUMN_NAMES, Fitting, finishes
@@ -35,6 +35,9 @@ TOO_HUNGRY: Final = REASONS[Reject.SITE_POWER]
 TOO_SLOW: Final = "slower than those shown, by a bound"
 TOLERANCE: Final = 0.05
 """Share of the best within which the simplest plan is recommended: to the model these are ties."""
+ROUNDING: Final = 1e-12
+FIRST_ROWS: Final = 1024
+"""Rows priced before the bound is looked at again; twice as many each time."""
 RECOMPUTE: Final = ("recompute", "recompute_layers")
 
 
@@ -111,34 +114,34 @@ class _Search:
         self.pool = Pool(top=top, slack=1.0 + tolerance)
         self.rejected = {TOO_BIG: 0, TOO_SLOW: 0}
         self.estimated = self.feasible = 0
+        # bounds are rounded otherwise than what they bound
+        self.least = self._least_per_second() * (1.0 - ROUNDING)
 
     def run(self) -> Found:
         """Groups by rising bound, cells inside the bound, rows in chunks."""
         start = time.perf_counter()
         every = groups(self.problem, self.limits)
-        least = self._least_per_second()
-        waiting: list[tuple[dict[str, I64], F64]] = []
+        waiting: list[Ways] = []
         powered = [] if draws_too_much(self.problem) else every
         self.rejected[TOO_HUNGRY] = 0 if powered else size(self.problem, self.limits, every)
         for group, table, seconds, lost in self.frontier.ordered(powered):
-            kept = np.flatnonzero(self.pool.may_show_cells(table, seconds * least))
+            kept = np.flatnonzero(self.pool.may_show_cells(table, seconds * self.least))
             self._count(group, TOO_BIG, lost)
             self._count(group, TOO_SLOW, len(table) - len(kept))
             if len(kept):
-                columns, owner = expand(group, table[kept])
-                waiting.append((columns, seconds[kept][owner]))
+                waiting.append(Ways.of(group, table[kept], seconds[kept]))
             # a small first chunk sets the bound early
             enough = CHUNK_ROWS if self.estimated else CHUNK_ROWS // 8
-            if sum(len(part) for _, part in waiting) >= enough:
-                self._evaluate(waiting)
+            if sum(len(part.seconds) for part in waiting) >= enough:
+                self._evaluate(self.frontier.rows(waiting))
                 waiting = []
         if waiting:
-            self._evaluate(waiting)
+            self._evaluate(self.frontier.rows(waiting))
         return self._found(size(self.problem, self.limits, every), time.perf_counter() - start)
 
     def _count(self, group: Group, reason: str, cells: int) -> None:
         """Note that so many cells of a group were left out, in plans."""
-        per_cell = group.ways // max(len(group.experts) * group.micro_ways, 1)
+        per_cell = group.ways // max(len(group.experts) * group.micro_ways, 1) * len(group.orders)
         self.rejected[reason] += cells * per_cell * variants(self.problem, self.limits, group.pp)
 
     def _least_per_second(self) -> float:
@@ -150,25 +153,32 @@ class _Search:
         idle_w = chip.power_w * self.problem.assumptions.power_idle_share
         return idle_w * self.problem.cluster.devices * site.node_power_ratio * site.pue
 
-    def _evaluate(self, waiting: list[tuple[dict[str, I64], F64]]) -> None:
-        """Drop by their bubble and their states what cannot be shown, rank the others."""
-        names, seconds = waiting[0][0], np.concatenate([part for _, part in waiting])
-        plans = self.frontier.plans({n: np.concatenate([part[n] for part, _ in waiting]) for n in names})
-        seconds = seconds + least_bubble_s(self.problem, plans, seconds)
-        useful = self.pool.may_show(plans, seconds * self._least_per_second())
-        self._reject(TOO_SLOW, plans.take(~useful))
-        plans = plans.take(useful)
-        possible = self.frontier.may_fit(plans, least_states(self.problem, plans))
-        self._reject(TOO_BIG, plans.take(~possible))
-        plans = plans.take(possible)
-        for begin in range(0, len(plans), CHUNK_ROWS):
-            self._rank(plans.take(slice(begin, begin + CHUNK_ROWS)))
+    def _evaluate(self, rows: Rows) -> None:
+        """Drop by ever closer bounds what cannot be shown or cannot fit, rank the others."""
+        for bound in (self.frontier.bubble_s, self.frontier.fitting_s, self.frontier.first_rank_s):
+            rows = self._sift(rows, bound(rows))
+        if int(rows.ways.max(initial=1)) > 1:
+            rows = rows.placed()
+            rows = self._sift(rows, self.frontier.first_rank_s(rows))
+        rows, some = rows.take(np.argsort(rows.seconds, kind="stable")), FIRST_ROWS
+        while len(rows):
+            self._rank(rows.take(slice(0, some)).plans)
+            rows = rows.take(slice(some, None))
+            rows, some = self._sift(rows, rows.seconds), min(2 * some, CHUNK_ROWS)
 
-    def _reject(self, reason: str, plans: Plans, of_way: int = 1) -> None:
-        """Note that plans were left out, of_way of them for each way of the space."""
-        depths, counts = np.unique(plans.pp, return_counts=True)
-        per_way = [variants(self.problem, self.limits, int(pp)) // of_way for pp in depths]
-        self.rejected[reason] += int(sum(int(n) * v for n, v in zip(counts, per_way, strict=True)))
+    def _sift(self, rows: Rows, seconds: F64) -> Rows:
+        """Rows that may be shown when they take at least these seconds."""
+        fits = np.isfinite(seconds)
+        useful = fits & self.pool.may_show(rows.plans, seconds * self.least)
+        self._reject(TOO_BIG, rows.plans.pp[~fits], rows.ways[~fits])
+        self._reject(TOO_SLOW, rows.plans.pp[fits & ~useful], rows.ways[fits & ~useful])
+        return replace(rows, seconds=seconds).take(useful)
+
+    def _reject(self, reason: str, depths: I64, ways: I64 | int, of_way: int = 1) -> None:
+        """Note that plans of some pp were left out: each row is so many ways, of_way rows are one of them."""
+        for pp, count in enumerate(np.bincount(depths, weights=np.broadcast_to(ways, depths.shape))):
+            if count:
+                self.rejected[reason] += int(count) * (variants(self.problem, self.limits, pp) // of_way)
 
     def _rank(self, plans: Plans) -> None:
         """Drop what is too slow even without recompute, find what fits, price it, keep what may be shown.
@@ -180,10 +190,10 @@ class _Search:
             plans = finishes(self.problem, self.limits, plans)
         of_way = len(plans) // max(ways, 1)
         useful = self.pool.may_show(plans, self._values(plans))
-        self._reject(TOO_SLOW, plans.take(~useful), of_way)
+        self._reject(TOO_SLOW, plans.pp[~useful], 1, of_way)
         self.estimated += len(plans)
         those, lost = self.fitting.of(plans.take(useful))
-        self._reject(TOO_BIG, lost, of_way)
+        self._reject(TOO_BIG, lost.pp, 1, of_way)
         if those is not None:
             self.feasible += len(those)
             self.pool.add(those, self._values(those))

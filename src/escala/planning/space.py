@@ -232,15 +232,18 @@ def _sharding_needs(zero: int, reshard: bool, part: bool, many: bool, model: boo
     return {ability for ability, needed in needs.items() if needed}
 
 
-def _orders(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> tuple[int, ...]:
-    """Mesh orders in which the axes longer than one stand differently; one inside a single domain."""
+def orders(problem: Problem, limits: SpaceLimits) -> tuple[int, ...]:
+    """Mesh orders of the space: one inside a single domain, else those with TP innermost, or all."""
     codes = [i for i, name in enumerate(PLACEMENTS) if limits.all_placements or name.startswith("tp")]
     kept = limits.keep("placement", tuple(codes))
-    if len(problem.cluster.crossed_links) <= 1:
-        return kept[:1]
+    return kept[:1] if len(problem.cluster.crossed_links) <= 1 else kept
+
+
+def _orders(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> tuple[int, ...]:
+    """Mesh orders in which the axes longer than one stand differently."""
     degrees = {"dp": dp, "tp": tp, "pp": pp, "cp": cp}
     first: dict[tuple[str, ...], int] = {}
-    for code in kept:
+    for code in orders(problem, limits):
         used = tuple(axis for axis in PLACEMENTS[code].split("-") if degrees[axis] > 1)
         first.setdefault(used, code)
     return tuple(first.values())
