@@ -13,9 +13,9 @@ from escala.report.numbers import count, in_percent, seconds
 from escala.report.validate_view import RowView, Validated
 from escala.units import digits
 
-WIDE, HIGH = 880, 600  # of the picture, in its own units
-LEFT, TOP, SIDE = 62, 34, 510  # the square that holds the marks
-LEGEND: Final = LEFT + SIDE + 24
+WIDE, HIGH = 900, 580  # of the picture, in its own units
+LEFT, TOP, SIDE = 66, 30, 500  # the square that holds the marks
+LEGEND: Final = LEFT + SIDE + 22
 RADIUS: Final = 2.6
 EMPTY: Final = (0.1, 10.0)  # seconds, where there is no row
 # Colours of regimes, on light and on dark ground.
@@ -86,10 +86,11 @@ def _along(value: float, low: int, high: int) -> float:
 
 
 def _frame(low: int, high: int) -> Iterator[str]:
-    yield f'<text x="{LEFT}" y="20">predicted step</text>'
-    yield f'<text x="{LEFT + SIDE}" y="{TOP + SIDE + 44}" text-anchor="end">published step</text>'
+    yield f'<text x="{LEFT}" y="16">predicted step</text>'
+    yield f'<text x="{LEFT + SIDE}" y="{TOP + SIDE + 42}" text-anchor="end">published step</text>'
     for power in range(low, high + 1):
-        at, label = _along(10.0**power, low, high), seconds(10.0**power)
+        at = _along(10.0**power, low, high)
+        label = f"{10**power:,} s" if power >= 0 else seconds(10.0**power)
         x, y = LEFT + at, TOP + SIDE - at
         yield f'<path class="g" d="M{x:.1f} {TOP}v{SIDE}M{LEFT} {y:.1f}h{SIDE}"/>'
         yield f'<text class="q" x="{x:.1f}" y="{TOP + SIDE + 20}" text-anchor="middle">{label}</text>'

@@ -81,8 +81,8 @@ def money(value_usd: float) -> str:
 def in_percent(share: float, sign: str = "") -> str:
     """A share in percent without its unit: 0.1159 is '11.6', 1.5 is '150'; '+' shows the sign always."""
     value = share * 100
-    text = f"{value:{sign},.0f}" if abs(value) >= 99.95 else f"{value:{sign}.1f}"
-    return text.replace("-", "−")
+    places = ".1f" if abs(value) < 99.95 else ",.0f" if abs(value) < 1e6 else ".0e"
+    return f"{value:{sign}{places}}".replace("-", "−")
 
 
 def flop_rate(value_flop_per_s: float) -> str:

@@ -51,8 +51,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cells(tag: str, texts: Sequence[str]) -> str:
-    """Cells; what follows a line break is small."""
-    parts = (escape(text).partition("\n") for text in texts)
-    return "".join(
-        f"<{tag}>{big}{f'<br><small>{small}</small>' if small else ''}</{tag}>" for big, _, small in parts
-    )
+    """Cells; lines after the first are small."""
+    return "".join(f"<{tag}>{_lines(*text.split(chr(10)))}</{tag}>" for text in texts)
+
+
+def _lines(first: str, *rest: str) -> str:
+    small = "".join(f"<small>{escape(line)}</small>" for line in rest)
+    return f"{escape(first)}{'<br>' if first and small else ''}{small}"

@@ -13,16 +13,18 @@ from escala.report.validate_text import (
     SWEEPS,
     SWEPT,
     error_cells,
+    fit_lines,
     how_read,
     sweep_cells,
+    sweep_lines,
     worst_numbers,
 )
 from escala.report.validate_view import RowView, Validated
 from escala.report.wholefile import write_whole
 
 TOLD: Final = (
-    "In percent. Error: predicted / published − 1. MAPE and median are of its size, the bias is the median "
-    "with its sign; inside is the share of published numbers that the 80 % interval holds."
+    "Tables are in percent. Error: predicted / published − 1. MAPE and median are of its size, the bias is "
+    "the median with its sign; inside is the share of published numbers that the 80 % interval holds."
 )
 
 
@@ -44,6 +46,8 @@ def _parts(given: Validated) -> Iterator[str]:
     if scores.time is not None:
         yield figures(_figures(scores.time))
         yield plot(given)
+    sweeps = [] if scores.sweeps is None else sweep_lines(scores.sweeps)
+    yield from map(paragraph, (*fit_lines(scores), *sweeps, TOLD))
     for title, groups in (
         ("Step time by regime", scores.time_by["regime"]),
         ("Step time by source", scores.time_by["source"]),
@@ -52,7 +56,7 @@ def _parts(given: Validated) -> Iterator[str]:
         ("Memory by source", scores.memory_by_source),
     ):
         if groups:
-            yield section(title, table(("", *ERRORS), _rows(groups)), TOLD)
+            yield section(title, table(("", *ERRORS, ""), _rows(groups)))
     if scores.sweeps_by_group:
         rows = [(each.name, *sweep_cells(each)) for each in scores.sweeps_by_group]
         yield section("Choice between published layouts", table(("", *SWEEPS), rows), SWEPT)
@@ -76,8 +80,7 @@ def _figures(errors: Errors) -> Iterator[tuple[str, str]]:
 
 def _rows(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
     for each in groups:
-        *cells, worst = error_cells(each.errors)
-        yield each.name, *cells, f"{worst}\n{each.errors.worst.id}"
+        yield each.name, *error_cells(each.errors), f"\n{each.errors.worst.id}"
 
 
 def _worst(given: RowView) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from escala.calibration.samples import Errors, Group
-from escala.calibration.scores import Verdicts
+from escala.calibration.scores import Scores
 from escala.calibration.sweeps import SweepScores
 from escala.errors import one_line
 from escala.report.layout import (
@@ -33,7 +33,7 @@ MOST_FAULTS: Final = 10
 NONE: Final = "–"
 ERRORS: Final = ("rows", "MAPE", "median", "bias", "inside", "worst")
 SWEPT: Final = (
-    "regret: the layout with the best prediction over the best published; rule: the same for the usual rule "
+    "Regret: the layout with the best prediction over the best published; rule: the same for the usual rule "
     "table, on average and at best over what it allows"
 )
 SWEEPS: Final = ("sweeps", "rank", "pairs", "regret", "rule", "at best")
@@ -64,7 +64,7 @@ def print_headline(console: Console, given: Validated) -> None:
         _said(console, "Time", _time(scores.time))
     if scores.memory is not None:
         _said(console, "Memory", [memory_line(scores.memory)])
-    _said(console, "Fit", [*_ran_out(scores.ran_out), *_ran(scores.ran)])
+    _said(console, "Fit", fit_lines(scores))
     if scores.sweeps is not None:
         _said(console, "Sweeps", sweep_lines(scores.sweeps))
     put(console)
@@ -106,18 +106,17 @@ def memory_line(errors: Errors) -> str:
     )
 
 
-def _ran_out(given: Verdicts) -> list[str]:
-    if not given.rows:
-        return []
-    called = f"{given.does_not_fit} does not fit, {given.risky} risky, {given.fits} fits"
-    return [f"{given.rows} run{plural(given.rows)} out of memory, called: {called}"]
-
-
-def _ran(given: Verdicts) -> list[str]:
-    if given.does_not_fit_share is None:
-        return []
-    share = in_percent(given.does_not_fit_share)
-    return [f"{count(given.rows)} run{plural(given.rows)} that ran: {share} % called does not fit"]
+def fit_lines(given: Scores) -> list[str]:
+    """What runs that ended out of memory are called, and how many that ran are called impossible."""
+    dead, ran = given.ran_out, given.ran
+    called = f"{dead.does_not_fit} does not fit, {dead.risky} risky, {dead.fits} fits"
+    lines = (
+        [f"{count(dead.rows)} run{plural(dead.rows)} out of memory, called: {called}"] if dead.rows else []
+    )
+    if ran.does_not_fit_share is None:
+        return lines
+    share = in_percent(ran.does_not_fit_share)
+    return [*lines, f"{count(ran.rows)} run{plural(ran.rows)} that ran: {share} % called does not fit"]
 
 
 def sweep_lines(given: SweepScores) -> list[str]:
