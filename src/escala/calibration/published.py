@@ -145,7 +145,7 @@ def _hardware_flop(problem: Problem) -> float:
 
 
 def _memory(row: Row, sw: Software) -> tuple[float | None, Counter]:
-    if row.memory is None:
+    if not row.memory:
         return None, sw.counter
     counter = Counter.DEVICE if "nvidia-smi" in row.memory_unit else sw.counter
     if "peak active" in row.memory_unit:

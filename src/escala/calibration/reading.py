@@ -95,6 +95,8 @@ _MOST: Final = {
     "sequence_tokens": 10**9,
     "global_batch": 10**9,
     "micro_batch": 10**6,
+    "devices": 10**6,
+    "devices_per_node": 10**6,
 }
 
 
@@ -109,6 +111,8 @@ def _reading(row: Row) -> Reading:
     place, net = machine(row), shape(row)
     tokens, open_tokens = _tokens(row, net.network)
     ran = layout(replace(row, sequence_tokens=tokens), net.network, place.cluster, sw)
+    if ran.plan.pp * ran.plan.virtual_stages > net.network.layers + 2:  # embedding and head may count as one
+        raise Unreadable("more pipeline stages than layers")
     filled, open_fill = _filled(tokens, sw)
     known = engine(sw.engine)
     kept = traits(row, sw, known)
