@@ -81,7 +81,7 @@ def test_examples_of_the_help_run(run, planned: Path, verb: str):
     ("arguments", "hint"),
     [
         (["plna"], "unknown verb 'plna': did you mean plan?"),
-        (["zzz"], "there are plan, explain, catalog, doctor, demo"),
+        (["zzz"], "there are plan, explain, catalog, validate, doctor, demo"),
         (["plan", "llama-3.1-8b", "--gpuz", "8"], "did you mean --gpu or --gpus?"),
         (["doctor", "--jsn"], "did you mean --json?"),
         (["plan"], "missing argument 'MODEL'"),

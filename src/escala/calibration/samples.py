@@ -74,6 +74,7 @@ def errors_of(samples: Sequence[Sample]) -> Errors | None:
     """The errors of samples; None where there is no sample."""
     if not samples:
         return None
+    samples = sorted(samples, key=lambda each: each.error)  # so that sums are the same in any order of rows
     errors = np.array([each.error for each in samples])
     votes = _votes([each.configuration for each in samples], errors)
     worst = max(samples, key=lambda each: (abs(each.error), each.error, each.id))

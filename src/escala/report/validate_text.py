@@ -30,6 +30,7 @@ from escala.report.validate_view import SHIPPED, RowView, Validated
 from escala.units import digits
 
 MOST_FAULTS: Final = 10
+LONGEST: Final = 200  # letters of a name from a table
 NONE: Final = "–"
 ERRORS: Final = ("rows", "MAPE", "median", "bias", "inside", "worst")
 SWEPT: Final = (
@@ -78,7 +79,7 @@ def _said(console: Console, label: str, lines: Sequence[str]) -> None:
 def time_line(errors: Errors) -> str:
     """The result in one line."""
     return (
-        f"step time: MAPE {in_percent(errors.mape)} %, median {in_percent(errors.median_absolute_error)} %; "
+        f"Step time: MAPE {in_percent(errors.mape)} %, median {in_percent(errors.median_absolute_error)} %; "
         f"the 80 % interval holds {in_percent(errors.coverage)} %"
     )
 
@@ -142,7 +143,7 @@ def print_groups(console: Console, title: str, groups: Sequence[Group]) -> None:
     put(console, Text(f"{title}, in percent", style=STRONG))
     table = table_of(console, (("", "text"), *((name, "right") for name in ERRORS)))
     for each in groups:
-        add_row(table, each.name, *error_cells(each.errors))
+        add_row(table, one_line(each.name, LONGEST), *error_cells(each.errors))
     put_table(console, table)
 
 
@@ -169,7 +170,7 @@ def print_sweeps(console: Console, groups: Sequence[SweepScores]) -> None:
     put(console, Text(SWEPT, style=QUIET), indent=2)
     table = table_of(console, (("", "text"), *((name, "right") for name in SWEEPS)))
     for each in groups:
-        add_row(table, each.name, *sweep_cells(each))
+        add_row(table, one_line(each.name, LONGEST), *sweep_cells(each))
     put_table(console, table)
 
 
@@ -212,7 +213,7 @@ def worst_numbers(given: RowView) -> tuple[str, str, str]:
 
 def how_read(given: RowView) -> list[str]:
     """Network, machine, layout and software as the row was read, and what its source does not print."""
-    parts = [given.model, f"{count(given.devices)} × {given.accelerator}", given.framework]
+    parts = [one_line(given.model, LONGEST), f"{count(given.devices)} × {given.accelerator}", given.framework]
     parts += given.layout.split(" · ")
     return [*parts, f"not printed: {', '.join(given.imputed)}"] if given.imputed else parts
 
