@@ -26,6 +26,29 @@ def test_distinct_gives_every_row_back(rows):
     assert len(first) == len(set(rows))
 
 
+def test_distinct_rows_of_columns_that_are_too_wide_for_one_integer():
+    # ten columns of 0 and 2^20: 2^200 codes
+    columns = [np.array([0, 2**20, 0, 2**20, 0]) for _ in range(9)] + [np.array([0, 0, 2**20, 0, 0])]
+
+    first, group = distinct(columns)
+
+    assert first.tolist() == [0, 2, 1]
+    assert group.tolist() == [0, 2, 1, 2, 0]
+
+
+def test_rows_without_difference_are_one():
+    first, group = distinct([np.array([7, 7, 7]), np.array([0, 0, 0])])
+
+    assert first.tolist() == [0]
+    assert group.tolist() == [0, 0, 0]
+
+
+def test_no_rows_have_no_distinct_row():
+    first, group = distinct([np.empty(0, np.int64)])
+
+    assert len(first) == len(group) == 0
+
+
 def test_soft_maximum_of_equal_sides():
     # (3^2 + 3^2)^(1/2) = 3 * sqrt(2)
     assert soft_maximum(np.array([3.0]), np.array([3.0]), 2.0)[0] == pytest.approx(3 * 2**0.5, rel=1e-12)

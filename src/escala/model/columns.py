@@ -16,14 +16,31 @@ def distinct(columns: Sequence[I64]) -> tuple[I64, I64]:
     What depends on a few columns only is computed once for each distinct row and then spread by the group.
     Codes are packed into one integer, so the sort is over a single column.
     """
-    if len(columns[0]) == 1:
-        return np.zeros(1, np.int64), np.zeros(1, np.int64)
-    key = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        low = int(column.min(initial=0))
-        key = key * (int(column.max(initial=0)) - low + 1) + (column - low)
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
-    return first, group
+    rows, spread = len(columns[0]), 1
+    key, most = np.zeros(rows, np.int64), 2**62 >> rows.bit_length()
+    for column in columns if rows else ():
+        low, high = int(column.min()), int(column.max())
+        if spread * (high - low + 1) > most:
+            key = _grouped(key)[1]
+            spread = int(key.max()) + 1
+        if low < high:
+            key = key * (high - low + 1) + (column - low)
+            spread *= high - low + 1
+    return _grouped(key) if spread > 1 else (np.zeros(min(rows, 1), np.int64), key)
+
+
+def _grouped(keys: I64) -> tuple[I64, I64]:
+    """The first row of each key in rising order, and for every row its place there.
+
+    Keys are sorted with their rows packed behind them: faster than a stable sort, and as stable.
+    """
+    bits = len(keys).bit_length()
+    packed = np.sort(keys << bits | np.arange(len(keys)))
+    row, ordered = packed & (1 << bits) - 1, packed >> bits
+    is_first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    group = np.empty(len(keys), np.int64)
+    group[row] = np.cumsum(is_first) - 1
+    return row[is_first], group
 
 
 def soft_maximum(a: F64, b: F64, power: float) -> F64:
