@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
 from escala.model.network import Attention, Experts, FeedForward, StackRole
 from escala.model.plan import (
@@ -29,6 +29,7 @@ MAX_MICRO_BATCH: Final = 64
 MAX_TOKENS: Final = 131_072
 MAX_SAMPLES: Final = 1024
 MIN_CONTEXT_TOKENS: Final = 1024
+Pipelines: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,9 @@ class SpaceLimits:
 
     def keep(self, name: str, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a field that stay."""
-        return tuple(value for value in values if name not in self.fixed or value in self.fixed[name])
+        if name not in self.fixed:
+            return values
+        return tuple(value for value in values if value in self.fixed[name])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class Group:
     micro: tuple[tuple[int, int], ...]
     sequence: tuple[int, ...]
     context: tuple[int, ...]
-    pipelines: Mapping[int, tuple[tuple[int, int, int], ...]]
+    pipelines: Mapping[int, Pipelines]
 
     @property
     def micro_ways(self) -> int:
@@ -93,6 +96,7 @@ def groups(problem: Problem, limits: SpaceLimits) -> list[Group]:
     """Every group of the space that is not empty."""
     devices, batch = problem.cluster.devices, problem.workload.global_batch
     allowed = _degrees(problem, limits)
+    pipelines = {pp: _all_pipelines(problem, limits, pp) for pp in allowed["pp"]}
     found = []
     for tp, cp, pp in product(allowed["tp"], allowed["cp"], allowed["pp"]):
         if devices % (tp * cp * pp):
@@ -102,7 +106,7 @@ def groups(problem: Problem, limits: SpaceLimits) -> list[Group]:
             every = tuple(_expert_degrees(problem, limits, dp * cp * tp, tp))
             # engines tell plans with and without expert parallelism apart
             for experts in (tuple(e for e in every if e[0] == 1), tuple(e for e in every if e[0] > 1)):
-                group = _group(problem, limits, (dp, tp, pp, cp), experts)
+                group = _group(problem, limits, (dp, tp, pp, cp), experts, pipelines[pp])
                 found += [group] if group.ways else []
     return found
 
@@ -154,6 +158,7 @@ def _group(
     limits: SpaceLimits,
     degrees: tuple[int, int, int, int],
     experts: tuple[tuple[int, int], ...],
+    pipelines: tuple[Pipelines, Pipelines],
 ) -> Group:
     dp, tp, pp, cp = degrees
     is_split = tp * pp * cp > 1 or any(ep > 1 for ep, _ in experts)
@@ -162,8 +167,7 @@ def _group(
     most = min(MAX_SAMPLES, max(MAX_MICRO_BATCH, MAX_TOKENS // max(tokens, 1)))
     sizes = limits.keep("micro_batch", tuple(d for d in divisors(per_rank) if d <= most))
     micro = tuple((each, per_rank // each) for each in sizes)
-    divided = tuple(_pipelines(problem, limits, pp, may_interleave=True))
-    ragged = tuple(_pipelines(problem, limits, pp, may_interleave=False))
+    ragged, divided = pipelines
     return Group(
         dp=dp,
         tp=tp,
@@ -262,6 +266,12 @@ def _context_choices(problem: Problem, limits: SpaceLimits, tp: int, cp: int) ->
     if all(count % (cp * tp) == 0 for count in heads):
         kinds.append(int(ContextKind.ULYSSES))
     return limits.keep("cp_kind", tuple(kinds))
+
+
+def _all_pipelines(problem: Problem, limits: SpaceLimits, pp: int) -> tuple[Pipelines, Pipelines]:
+    """The pipelines of micro-batches that pp does not divide, and of those that it does."""
+    ragged = tuple(_pipelines(problem, limits, pp, may_interleave=False))
+    return ragged, tuple(_pipelines(problem, limits, pp, may_interleave=True))
 
 
 def _pipelines(
