@@ -8,25 +8,31 @@ from pathlib import Path
 import click
 import pytest
 
+from escala.calibration.rows import Fault
+from escala.calibration.samples import Errors, Group, WorstRow
+from escala.calibration.scores import Scores, Verdicts
+from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import VERBS
 from escala.model.plan import CHOICES
-from escala.report import answer, catalog_view, doctor, explain_view
+from escala.report import answer, catalog_view, doctor, explain_view, validate_view
 from escala.report.planwords import FIXABLE, words
 
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 RECORDS = [
     value
-    for module in (answer, explain_view, catalog_view, doctor)
+    for module in (answer, explain_view, catalog_view, doctor, validate_view)
     for value in vars(module).values()
     if isinstance(value, type)
     and value.__module__ == module.__name__
     and hasattr(value, "__dataclass_fields__")
 ]
 
+EMBEDDED = (Fact, Fault, Errors, Group, WorstRow, Scores, Verdicts, SweepScores)
 
-@pytest.mark.parametrize("record", [*RECORDS, Fact], ids=lambda record: record.__name__)
+
+@pytest.mark.parametrize("record", [*RECORDS, *EMBEDDED], ids=lambda record: record.__name__)
 def test_every_field_of_a_document_is_described(record: type):
     assert [field.name for field in fields(record) if f"`{field.name}`" not in TEXT] == []
 

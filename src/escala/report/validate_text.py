@@ -86,9 +86,9 @@ def time_line(errors: Errors) -> str:
 
 def _time(errors: Errors) -> list[str]:
     return [
-        f"{count(errors.rows)} trusted rows · bias {in_percent(errors.bias, '+')} % · "
+        f"{count(errors.rows)} trusted row{plural(errors.rows)} · bias {in_percent(errors.bias, '+')} % · "
         f"interval ÷ and × {digits(errors.interval_ratio)} · {worst_line(errors)}",
-        f"{count(errors.configurations)} configurations: MAPE {in_percent(errors.mape_by_configuration)} %, "
+        f"{count(errors.configurations)} configuration{plural(errors.configurations)}: MAPE {in_percent(errors.mape_by_configuration)} %, "
         f"median {in_percent(errors.median_by_configuration)} %",
     ]
 
@@ -101,7 +101,7 @@ def worst_line(errors: Errors) -> str:
 def memory_line(errors: Errors) -> str:
     """The errors of memory in one line."""
     return (
-        f"{count(errors.rows)} rows · MAPE {in_percent(errors.mape)} % · "
+        f"{count(errors.rows)} row{plural(errors.rows)} · MAPE {in_percent(errors.mape)} % · "
         f"median {in_percent(errors.median_absolute_error)} % · bias {in_percent(errors.bias, '+')} % · "
         f"the 80 % interval holds {in_percent(errors.coverage)} % · {worst_line(errors)}"
     )
