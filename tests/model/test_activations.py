@@ -9,7 +9,7 @@ from escala.model.activations import autocasts, is_flash, kept
 from escala.model.engine import AttentionKernel
 from escala.model.network import Attention, Block, Experts, FeedForward, Network, Stack, StackRole
 from escala.model.plan import Compile, Plan, Plans, Precision
-from escala.model.workload import Lora
+from escala.model.workload import Lora, Method
 
 TOKENS = 1024
 WHOLE = Plan()
@@ -287,3 +287,31 @@ def test_a_feed_forward_alone_is_a_layer_too(real):
 
     # one norm 6h + 4 B, its output 2h, four tensors 8f
     assert per_token(problem) == 8 * H + 4 + 8 * F
+
+
+def test_dropout_makes_every_adapter_keep_a_copy_and_its_mask(real, llama):
+    # 3 bytes: q, k, v once; o; gate and up each; down
+    base = 8 * H + 4 * QD + 4 * KV + 6 * F + 4 * HEADS + 8
+    problem = real(llama(), "hf-bf16", lora=Lora(rank=16, has_dropout=True))
+
+    assert per_token(problem) == base + 3 * (H + QD + 2 * H + F) + 2 * 16 * 7
+
+
+def test_old_4_bit_maps_keep_their_inputs_and_those_of_the_step_before(real, llama):
+    # LitGPT pins q | k | v; this step: inputs of q, k, v and of gate, up (4h), of down (2f);
+    # the step before: those and the attention output
+    network = llama()
+    lora = real(network, "litgpt", lora=Lora(targets=()))
+    quantised = replace(lora, workload=replace(lora.workload, method=Method.QLORA))
+
+    pinned = 2 * (QD + 2 * KV)
+    assert per_token(lora) == 8 * H + 4 * QD + 4 * KV + 6 * F + 4 * HEADS + 8 + pinned
+    added = (4 * H + 2 * F) + (4 * H + 2 * QD + 2 * F)
+    assert per_token(quantised) == per_token(lora) + added
+
+
+def test_a_fused_softmax_keeps_5_bytes_a_score(real, gpt):
+    # 16-bit output, its dropout and mask (Korthikanti 2022, equation 1)
+    problem = with_kernel(real(gpt, "megatron-deepspeed", gpu="a100-sxm-80gb"), AttentionKernel.FUSED_SOFTMAX)
+
+    assert per_token(problem) == 34 * GPT_H + 5 * GPT_HEADS * TOKENS + 8

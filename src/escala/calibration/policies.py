@@ -10,7 +10,7 @@ from typing import Final
 from escala.calibration.degrees import Degrees, method_of
 from escala.calibration.failure import Unreadable
 from escala.calibration.rows import Row, count
-from escala.calibration.software import RECIPE_WORDS, Software
+from escala.calibration.software import NO_CHECKPOINTS, RECIPE_WORDS, Software
 from escala.model.cluster import Cluster
 from escala.model.plan import Offload, Precision, Recompute, Schedule
 from escala.model.precision import code
@@ -56,6 +56,8 @@ def recompute(row: Row, sw: Software, method: Method, layers: int) -> tuple[Reco
     """The policy, the layers it covers when not all, and "recompute" when the table prints none."""
     if row.recompute == "selective" and "fms-fsdp" in row.framework.lower():
         return _share_of_blocks(row, layers)
+    if NO_CHECKPOINTS in row.other:
+        return Recompute.NONE, 0, ()
     if row.recompute in _RECOMPUTE:
         return _RECOMPUTE[row.recompute], 0, ()
     if row.arch == "cnn":

@@ -144,10 +144,22 @@ def _hardware_flop(problem: Problem) -> float:
     return 96.0 * work.global_batch * tokens * layers * hidden**2 * extra
 
 
+# What "GB" means where it is not 1e9 bytes. nvidia-smi prints MiB, and BigScience's tables read 16 GB on
+# cards of 16,160 MiB and 80 GB on cards of 81,251 MiB: thousands of MiB (the cards have fewer GiB than that).
+_GB_BYTES: Final[Mapping[str, float]] = {r"bigscience": 1000.0 * 2**20}
+
+
+def _unit_bytes(row: Row) -> float:
+    if row.memory_unit.startswith("GiB"):
+        return GIB
+    words = row.source.lower()
+    return next((size for pattern, size in _GB_BYTES.items() if re.search(pattern, words)), 1e9)
+
+
 def _memory(row: Row, sw: Software) -> tuple[float | None, Counter]:
     if not row.memory:
         return None, sw.counter
     counter = Counter.DEVICE if "nvidia-smi" in row.memory_unit else sw.counter
     if "peak active" in row.memory_unit:
         counter = Counter.ALLOCATED
-    return row.memory * (GIB if row.memory_unit.startswith("GiB") else 1e9), counter
+    return row.memory * _unit_bytes(row), counter

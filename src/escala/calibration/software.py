@@ -89,7 +89,7 @@ SOFTWARE: Final = (
         recompute=Recompute.SELECTIVE,
     ),
     Software(pattern=r"torchtune", engine="torchtune", recompute=_FULL, zero=3, counter=Counter.RESERVED),
-    Software(pattern=r"ms-swift", engine="hf-bf16", counter=Counter.RESERVED),
+    Software(pattern=r"ms-swift", engine="ms-swift", recompute=_FULL, counter=Counter.RESERVED),
     Software(pattern=r"litgpt|lit-gpt", engine="litgpt", counter=Counter.ALLOCATED),
     Software(pattern=r"transformers \+ deepspeed", engine="hf-deepspeed", recompute_adapted=_FULL),
     Software(pattern=r"trainer \+ deepspeed|accelerate \+ deepspeed", engine="deepspeed", kernel=_UNFUSED),
@@ -104,6 +104,7 @@ SOFTWARE: Final = (
     Software(pattern=r"convnets|efficientnet|kempner|csc|imagenet", engine="pytorch"),
 )
 UNKNOWN: Final = Software(pattern="", engine="pytorch")
+NO_CHECKPOINTS: Final = "Gradient Checkpointing=&#x2718"
 NO_FLASH: Final = "Use Flash Attn=&#x2718"  # a cross in the tables of ms-swift
 OVERLAPPED_EXPERTS: Final = 0.53  # dispatch that stays visible when experts overlap; step-time study, 1.1
 

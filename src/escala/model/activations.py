@@ -26,7 +26,9 @@ from escala.model.network import (
 from escala.model.plan import Compile, Plans, Precision
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
+from escala.model.workload import Method
 
+_IN_MAPS: Final = {True: {"gate", "up"}, False: {"up"}}
 KEPT_COLUMNS: Final = ("zero", "tp", "sp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
 
 
@@ -66,6 +68,7 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     norm_bytes = _norm_bytes(problem, block, cast, plans.compile != Compile.OFF)
     total = block.norms * (norm_bytes * stream + 4.0 * shape.split_tokens)
     total = total + problem.engine.memory.mask_bytes * stream + _adapter_bytes(problem, block, stack, shape)
+    total = total + _older_inputs(problem, block, stack, shape)
     for part in block.parts:
         total = total + _input_bytes(problem, part, cast) * stream
         total = total + _part(problem, plans, part, stack.hidden, shape)
@@ -76,7 +79,8 @@ def _adapter_bytes(problem: Problem, block: Block, stack: Stack, shape: Shape) -
     """Inputs that LoRA adapters keep (2 bytes), beyond what frozen layers keep, and their inner widths.
 
     One input for query, key and value, one for gate and up; the output map's input is kept anyway, the down
-    map's is the gated product. Source: traces of PEFT modules; Hu 2021, section 4.1.
+    map's is the gated product. With dropout each map keeps a copy and its mask, 3 bytes; query, key and value
+    count as one. Source: traces of PEFT modules; Hu 2021, section 4.1; LitGPT, lora.py.
     """
     lora = problem.workload.lora
     total = np.zeros_like(shape.tokens)
@@ -85,10 +89,14 @@ def _adapter_bytes(problem: Problem, block: Block, stack: Stack, shape: Shape) -
     targets, hidden = set(lora.targets), shape.split_tokens * stack.hidden
     for part in block.parts:
         if isinstance(part, Attention):
-            total = total + 2.0 * hidden * bool(targets & {"q", "k", "v"})
+            outer = part.heads * part.value_head_dim * shape.tokens / shape.tp * ("o" in targets)
+            each = 3.0 * (hidden * bool(targets & {"q", "k", "v"}) + outer)
+            total = total + (each if lora.has_dropout else 2.0 * hidden * bool(targets & {"q", "k", "v"}))
         elif isinstance(part, FeedForward):
-            total = total + 2.0 * hidden * bool(targets & {"gate", "up"})
-            total = total + 2.0 * part.width * shape.tokens / shape.tp * ("down" in targets)
+            inner = part.width * shape.tokens / shape.tp * ("down" in targets)
+            copies = 3.0 * len(targets & _IN_MAPS[part.is_gated]) if lora.has_dropout else 2.0
+            total = total + copies * hidden * bool(targets & {"gate", "up"})
+            total = total + (3.0 if lora.has_dropout else 2.0) * inner
     return total + 2.0 * lora.rank * len(targets) * shape.tokens
 
 
@@ -115,16 +123,39 @@ def _norm_bytes(problem: Problem, block: Block, cast: Bool, compiled: Bool) -> F
     return np.where(compiled, np.minimum(eager, memory.compiled_norm_bytes), eager)
 
 
+def drops_inputs(problem: Problem) -> bool:
+    """True when linear maps keep no input: frozen weights need none, but some quantised maps keep theirs."""
+    return problem.workload.is_frozen and not _quantised_copies(problem)
+
+
+def _quantised_copies(problem: Problem) -> float:
+    is_quantised = problem.workload.method is Method.QLORA
+    return problem.engine.memory.quantised_input_copies if is_quantised else 0.0
+
+
+def _older_inputs(problem: Problem, block: Block, stack: Stack, shape: Shape) -> F64:
+    """Inputs of quantised maps that the graph of the step before still holds: 2 bytes each, copies - 1 times.
+
+    Source: engine record.
+    """
+    widths = np.zeros_like(shape.tokens)
+    for part in block.parts:
+        if isinstance(part, (Attention, FeedForward)):
+            wide = part.heads * part.value_head_dim if isinstance(part, Attention) else part.width
+            widths = widths + stack.hidden * shape.split_tokens + wide * shape.tokens / shape.tp
+    return 2.0 * widths * max(_quantised_copies(problem) - 1.0, 0.0)
+
+
 def _input_bytes(problem: Problem, part: object, cast: Bool) -> F64:
     """Bytes per hidden element kept as the input of the first linear maps; autocast casts it for each map."""
-    if problem.workload.is_frozen or not isinstance(part, (Attention, FeedForward, Experts)):
+    if drops_inputs(problem) or not isinstance(part, (Attention, FeedForward, Experts)):
         return np.zeros(len(cast))
     each = 6.0 if isinstance(part, Attention) else 4.0 if part.is_gated else 2.0
     return np.where(cast, each, 2.0)
 
 
 def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shape) -> F64:
-    memory, frozen = problem.engine.memory, problem.workload.is_frozen
+    memory, frozen = problem.engine.memory, drops_inputs(problem)
     if isinstance(part, Attention):
         return attention_bytes(problem, part, shape)
     if isinstance(part, FeedForward):
@@ -143,7 +174,8 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     """Queries, keys, values, attention output (2 bytes each) and log-sum-exp (4); scores when not flash.
 
     Flash: 2 q + 2 (k + v) + 2 out + 4 heads. An unfused kernel keeps `score_bytes` per score element and
-    expands keys and values to all heads where the engine does so. Latent attention adds its low ranks.
+    expands keys and values to all heads where the engine does so. Latent attention adds its low ranks, a
+    pinned fused output 2 q + 2 (k + v).
     """
     memory, tokens = problem.engine.memory, shape.tokens / shape.tp
     query = part.heads * part.head_dim
@@ -156,12 +188,22 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
         else 0.0
     )
     extra = (low if part.kv_rank else 0.0) + normed * tokens
+    extra = extra + 2.0 * (query + key_value) * tokens * memory.pins_fused_qkv
     if is_flash(problem, part):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
     expanded = part.heads * (part.head_dim + part.value_head_dim) if memory.expands_kv else key_value
     window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
-    scores = memory.score_bytes * part.heads * window
+    scores = score_bytes(problem) * part.heads * window
     return tokens * (2.0 * query + 2.0 * expanded + 2.0 * out + scores) + extra
+
+
+def score_bytes(problem: Problem) -> float:
+    """Bytes kept for each attention score: 5 with a fused softmax (16-bit output, its dropout and mask).
+
+    Else the engine's. Source: Korthikanti 2022, equation 1.
+    """
+    fused = kernel_of(problem) is AttentionKernel.FUSED_SOFTMAX
+    return min(5.0, problem.engine.memory.score_bytes) if fused else problem.engine.memory.score_bytes
 
 
 def is_flash(problem: Problem, part: Attention) -> bool:
@@ -205,7 +247,7 @@ def _score_bytes(problem: Problem, block: Block, shape: Shape) -> F64:
         if isinstance(part, Attention) and not is_flash(problem, part):
             window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
             elements = part.heads * window * shape.tokens / shape.tp
-            total = total + problem.engine.memory.score_bytes * elements
+            total = total + score_bytes(problem) * elements
     return total
 
 

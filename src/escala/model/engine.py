@@ -33,9 +33,10 @@ class Autocast(StrEnum):
 
 
 class Gathering(StrEnum):
-    """How sharded weights become whole: not at all, layer by layer (FSDP2), or by sub-groups (DeepSpeed)."""
+    """How sharded weights become whole: by layers (FSDP2), by matrices (XLA), by sub-groups (DeepSpeed)."""
 
     LAYERS = "layers"
+    MATRICES = "matrices"
     SUBGROUPS = "subgroups"
 
 
@@ -81,8 +82,13 @@ class EngineMemory:
     `norm_bytes` is what an eager RMSNorm keeps per element beyond its output,
     `mask_bytes` dropout masks per hidden element, `..._tensors` tensors of the feed-forward width.
     `loss_bytes` are bytes per logit at the peak of the loss; `fused_loss_bytes` with a fused or chunked
-    cross-entropy. `context_bytes` is CUDA context, NCCL and workspaces that the framework's own counter does
-    not see; `slack` the share that the allocator adds.
+    cross-entropy. `context_bytes` is CUDA context and workspaces that the framework's own counter does not
+    see, `communicator_bytes` the buffers of each group of ranks; `slack` the share that the allocator adds.
+    `pins_fused_qkv`: one saved view keeps the fused output of query, key and value.
+    `flat_step` says that step temporaries are one block, which no freed block can hold; `varied_length_ratio`
+    what the allocator holds for a loss of varying length, over the longest. `keeps_stage_outputs` says that
+    pipeline stages keep what they sent. Quantised maps may keep their inputs so many times
+    (`quantised_input_copies`), and `quantised_ends_share` of embedding and head is quantised as well.
     """
 
     weight_bytes: float
@@ -91,6 +97,7 @@ class EngineMemory:
     autocast: Autocast
     step_bytes: float
     step_parameters: float
+    flat_step: bool
     init_bytes: float
     keeps_gradients: bool
     bucket_bytes: float
@@ -109,11 +116,17 @@ class EngineMemory:
     compiled_gated_tensors: float
     plain_tensors: float
     expands_kv: bool
+    pins_fused_qkv: bool
     score_bytes: float
+    keeps_stage_outputs: bool
+    quantised_ends_share: float
+    quantised_input_copies: float
     selective: SelectiveKind
     static_slack: float
     dynamic_slack: float
+    varied_length_ratio: float
     context_bytes: float
+    communicator_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ from enum import IntEnum
 import numpy as np
 
 from escala.model.activations import Kept
+from escala.model.allocator import group_bytes, held_bytes, stranded_loss_bytes, stranded_step_bytes
 from escala.model.columns import F64, I64, Bool
 from escala.model.network import Head, Stack
-from escala.model.plan import Compile, Plans, Recompute
+from escala.model.plan import Compile, Offload, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards
 from escala.model.stages import Slots, in_flight
@@ -61,7 +62,7 @@ class Memory:
 
     `allocated_bytes` is the peak in use; `reserved_bytes` what the caching allocator holds for it;
     `device_bytes` what nvidia-smi shows (with context). `needed_bytes` decides the verdict: allocated with
-    slack and context. `rank` is the pipeline rank that needs most. Shapes: (n,).
+    slack, a reserve and buffers of collectives. `rank` is the pipeline rank that needs most. Shapes: (n,).
     """
 
     kinds: MemoryKinds
@@ -104,12 +105,14 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
     `layers` has the kept bytes of each kind of layer, one row a plan.
     """
     flights = in_flight(plans, pairs)
-    kinds = _kinds(problem, plans, pairs, parts, activation_bytes(plans, pairs, layers, flights))
+    kept = activation_bytes(plans, pairs, layers, flights)
+    kept = kept[0] + stage_output_bytes(problem, plans, pairs, flights), kept[1]
+    kinds = _kinds(problem, plans, pairs, parts, kept)
     phases = _phases(problem, plans, pairs, parts, kinds, flights)
     running = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
     peak = np.maximum(running, phases.init_bytes)
     static = _static_bytes(problem, plans, pairs, kinds, phases, peak)
-    needed = with_slack(problem, static, peak - static)
+    needed = with_slack(problem, static, peak - static) + group_bytes(problem, plans)[pairs.row]
     worst = first_of_largest(needed, pairs)
     return _assemble(problem, plans, pairs, kinds, phases, peak, needed, worst)
 
@@ -153,20 +156,34 @@ def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F6
     """Kept activations of all micro-batches in flight, and the working set of the layer being recomputed.
 
     Recomputed layers keep a checkpoint. FIRST_LAYERS recomputes that many layers of each rank, in the
-    proportion of their kinds. Source: Korthikanti 2022, section 5; kept bytes from traces, see `activations`.
+    proportion of their kinds. Offloaded activations leave two layers on the device: the one at work and the
+    one being moved. Source: Korthikanti 2022, section 5; kept bytes from traces, see `activations`.
     """
     take = pairs.row
     recomputed = recompute_share(plans, pairs)
     selective = plans.recompute[take] == Recompute.SELECTIVE
+    moved = plans.offload_activations[take] != Offload.NONE
     total, working = np.zeros(len(take)), np.zeros(len(take))
     for kind, layer in enumerate(layers):
         plain = np.where(selective, layer.selective_bytes[take], layer.whole_bytes[take])
         of_layer = recomputed * layer.checkpoint_bytes[take] + (1 - recomputed) * plain
-        count = pairs.counts[:, kind]
+        count = np.where(moved, np.minimum(pairs.counts[:, kind], 2.0 / flights), pairs.counts[:, kind])
         total = total + count * of_layer
         busy = np.where((recomputed > 0) | selective, layer.working_bytes[take], 0.0)
         working = np.maximum(working, np.where(count > 0, busy, 0.0))
     return total * flights, working
+
+
+def stage_output_bytes(problem: Problem, plans: Plans, pairs: Slots, flights: F64) -> F64:
+    """Outputs that pipeline stages keep after sending them: 2 bytes * tokens * hidden, for each in flight.
+
+    The last stage has none. Source: engine record (DeepSpeed's pipeline keeps them for backward).
+    """
+    take, stack = pairs.row, problem.workload.network.main
+    split = np.where(plans.sp == 1, plans.tp, 1) * plans.cp
+    stream = plans.micro_batch * problem.workload.sequence_tokens * stack.hidden / split
+    sends = (plans.pp[take] > 1) & (pairs.has_head == 0) & problem.engine.memory.keeps_stage_outputs
+    return np.where(sends, 2.0 * stream[take] * flights, 0.0)
 
 
 def recompute_share(plans: Plans, pairs: Slots) -> F64:
@@ -248,13 +265,16 @@ def _assemble(
     own = MemoryKinds(**{name: getattr(kinds, name)[worst] for name in MemoryKinds.__slots__})
     each = Phases(**{name: getattr(phases, name)[worst] for name in Phases.__slots__})
     allocated, need = peak[worst], needed[worst]
-    held = need - problem.assumptions.reserve_bytes + _stranded(problem, plans, own, each, allocated)
+    slacked = need - problem.assumptions.reserve_bytes - group_bytes(problem, plans)
+    stranded = stranded_loss_bytes(problem, plans, own.logits_bytes, each.loss_bytes >= allocated)
+    stranded = stranded + stranded_step_bytes(problem, own.step_bytes, each.step_bytes >= allocated)
+    held = held_bytes(problem, plans, slacked, stranded)
     return Memory(
         kinds=own,
         phases=each,
         allocated_bytes=allocated,
-        reserved_bytes=held,
-        device_bytes=held + problem.engine.memory.context_bytes,
+        reserved_bytes=held.reserved_bytes,
+        device_bytes=held.device_bytes,
         needed_bytes=need,
         host_bytes=host_bytes(problem, plans),
         rank=pairs.rank[worst],
@@ -268,17 +288,6 @@ def verdict(problem: Problem, needed_bytes: F64) -> I64:
     fits = np.where(needed_bytes > known.risky_share * capacity, Verdict.RISKY, Verdict.FITS)
     none = needed_bytes > known.full_share * capacity
     return np.where(none, Verdict.DOES_NOT_FIT, fits).astype(np.int64)
-
-
-def _stranded(problem: Problem, plans: Plans, kinds: MemoryKinds, phases: Phases, allocated: F64) -> F64:
-    """16-bit logits whose freed block cannot hold the fp32 copies: 2 bytes a logit, at a loss peak.
-
-    Source: simulation of the caching allocator's documented rules (14 bytes reserved for 12 allocated).
-    """
-    path = problem.engine.memory.loss_bytes
-    is_peak = phases.loss_bytes >= allocated
-    eager = (plans.fused_loss == 0) & (plans.tp == 1) & (path >= 12.0)
-    return np.where(is_peak & eager, kinds.logits_bytes * 2.0 / path, 0.0)
 
 
 def host_bytes(problem: Problem, plans: Plans) -> F64:

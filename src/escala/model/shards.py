@@ -100,6 +100,21 @@ def _ends(network: Network) -> tuple[Parameters, Parameters]:
     return front, back
 
 
+def largest_matrix(network: Network, plans: Plans) -> F64:
+    """Parameters of the biggest matrix of any layer on one rank; experts are one stacked matrix."""
+    most = np.zeros(len(plans))
+    for stack, block in kinds(network):
+        for part in block.parts:
+            if isinstance(part, Attention):
+                most = np.maximum(most, stack.hidden * part.heads * part.head_dim / plans.tp)
+            elif isinstance(part, FeedForward):
+                most = np.maximum(most, stack.hidden * part.width / plans.tp)
+            elif isinstance(part, Experts):
+                held = part.experts / (plans.ep * plans.etp)
+                most = np.maximum(most, stack.hidden * part.width * held)
+    return most
+
+
 def lora_parameters(block: Block, stack: Stack, lora: Lora) -> tuple[float, float]:
     """Adapter weights of one layer, outside and inside experts: rank * (inputs + outputs) of each map.
 

@@ -10,8 +10,9 @@ from escala.model.engine import Gathering
 from escala.model.plan import Offload, Plans
 from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
-from escala.model.shards import Shards, base_weight_bytes, sharing
+from escala.model.shards import Shards, base_weight_bytes, largest_matrix, sharing
 from escala.model.stages import Slots
+from escala.model.workload import Method
 
 STATE_COLUMNS: Final = (
     "dp",
@@ -49,8 +50,9 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
     engine, optimizer = problem.engine.memory, problem.workload.optimizer
     frozen_bytes = base_weight_bytes(problem.workload)
     whole_dense = parts.dense + parts.ends
-    weight_bytes = engine.weight_bytes if frozen_bytes is None else frozen_bytes
-    weights = weight_bytes * per_rank(plans, pairs, whole_dense, parts.expert, 3)
+    inner, outer = weight_bytes(problem)
+    weights = inner * per_rank(plans, pairs, parts.dense, parts.expert, 3)
+    weights = weights + outer * per_rank(plans, pairs, parts.ends, np.zeros(len(parts.ends)), 3)
     trained = parts.trained_dense, parts.trained_expert
     gradient_bytes, state_bytes = engine.gradient_bytes, engine.master_bytes
     if frozen_bytes is not None and problem.workload.lora is not None:
@@ -65,6 +67,18 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
         "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
         "optimizer_bytes": np.where(offloaded, 0.0, state),
     }
+
+
+def weight_bytes(problem: Problem) -> tuple[float, float]:
+    """Bytes of a stored weight of the layers, and of embedding and head.
+
+    Quantisation leaves embedding and head in 16 bit, but for the share that the engine quantises as well.
+    """
+    frozen_bytes = base_weight_bytes(problem.workload)
+    if frozen_bytes is None:
+        return problem.engine.memory.weight_bytes, problem.engine.memory.weight_bytes
+    share = problem.engine.memory.quantised_ends_share
+    return frozen_bytes, share * frozen_bytes + (1 - share) * 2.0
 
 
 def _gradient_parameters(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
@@ -85,7 +99,8 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
 
     Layer-wise: resharded 10 bytes * largest layer (current, prefetched, 16-bit gradients, fp32 reduce input)
     + 2 * ends; without resharding 2 * all weights + 6 * largest layer. Sub-groups: the live parameters.
-    Source: traces of FSDP2 in torch 2.13.
+    Matrices: 10 bytes * largest matrix, or half of the ends. Source: traces of FSDP2 in torch 2.13; for
+    matrices the partitioner of XLA, which gathers each operand where it is used.
     """
     engine, take = problem.engine.memory, pairs.row
     width = compute_bytes(plans.precision[take])
@@ -96,9 +111,27 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
         return np.where(plans.zero[take] >= 3, held, 0.0)
     reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
     resharded = (2 * width + reduced) * parts.largest + width * parts.ends
+    if engine.gathering is Gathering.MATRICES:
+        resharded = (2 * width + reduced) * np.maximum(
+            largest_matrix(problem.workload.network, plans)[take], parts.ends / 2
+        )
     whole = width * parts.total + reduced * parts.largest
     sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1)
-    return np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
+    held = np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
+    return held + dequantised_bytes(problem, plans)[take]
+
+
+def dequantised_bytes(problem: Problem, plans: Plans) -> F64:
+    """The largest quantised matrix in 16 bit, 2 bytes a parameter; the head where the engine quantises it.
+
+    Source: traces of 4-bit linear maps of bitsandbytes 0.50, which restore one weight at a time.
+    """
+    network = problem.workload.network
+    if problem.workload.method is not Method.QLORA:
+        return np.zeros(len(plans))
+    heads = [stack.hidden * stack.head.outputs for stack in network.stacks if stack.head is not None]
+    head = max(heads, default=0) if problem.engine.memory.quantised_ends_share else 0
+    return 2.0 * np.maximum(largest_matrix(network, plans), head)
 
 
 def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:

@@ -51,11 +51,12 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Low-rank adapters: rank, the linear maps that get one, bytes per trained weight."""
+    """Low-rank adapters: rank, the linear maps that get one, bytes per trained weight, dropout of inputs."""
 
     rank: int = 16
     targets: tuple[str, ...] = ("q", "k", "v", "o", "gate", "up", "down")
     weight_bytes: float = 4.0
+    has_dropout: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
