@@ -65,6 +65,15 @@ def test_every_grouping_fits_80_columns(run, five: str, by: str):
     assert result.longest <= 80
 
 
+def test_a_narrow_terminal_has_the_numbers_below_the_names(run, five: str, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+
+    result = run("validate", five)
+
+    assert result.longest <= 40
+    assert "MAPE 144, median 144" in " ".join(result.out.split())
+
+
 def test_the_numbers_of_a_row_agree_with_each_other(run, five: str):
     for row in document(run, five).predictions:
         assert row.published_s is not None
@@ -196,6 +205,8 @@ def test_a_wrong_table_is_one_clear_line(run, name: str):
         (("--worst", "-1"), "'-1' is no whole number from 0 to 1,000"),
         (("--html", "nowhere/page.html"), "nowhere/page.html cannot be written"),
         (("--svg", "."), "'.' names no file to write"),
+        (("--html", "five.csv"), "five.csv is named twice"),
+        (("--html", "a", "--svg", "./a"), "./a is named twice"),
     ],
 )
 def test_a_wrong_option_is_one_clear_line(run, five: str, arguments: tuple[str, ...], said: str):

@@ -5,6 +5,7 @@ import click
 from escala.cli.options import Whole, Word, examples, json_option
 from escala.cli.output import console, note, working, write_json
 from escala.cli.verb import Verb
+from escala.errors import InvalidInput
 
 EXAMPLES = (
     "escala validate --by regime --worst 5",
@@ -37,6 +38,7 @@ def command(table: str | None, by: str, worst: int, html: str | None, svg: str |
     from escala.report.validate_view import dimension, validated
 
     by = dimension(by)
+    _refuse_same(table, html, svg)
     with working("reading and predicting"):
         document = validated(table, worst)
     for path, save in ((html, save_page), (svg, save_plot)):
@@ -48,3 +50,16 @@ def command(table: str | None, by: str, worst: int, html: str | None, svg: str |
     else:
         print_validated(console(), document, by)
     return 0 if document.read else 1
+
+
+def _refuse_same(*names: str | None) -> None:
+    """Refuse to write one file twice, or over the table."""
+    from os.path import realpath
+
+    given = [name for name in names if name]
+    places = [realpath(name) for name in given]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise InvalidInput(
+                f"{given[number]} is named twice on the command line; give each file its own name"
+            )

@@ -11,6 +11,7 @@ from escala.calibration.scores import Scores
 from escala.calibration.sweeps import SweepScores
 from escala.errors import one_line
 from escala.report.layout import (
+    GLUE,
     QUIET,
     STRONG,
     Chunk,
@@ -31,6 +32,7 @@ from escala.units import digits
 
 MOST_FAULTS: Final = 10
 LONGEST: Final = 200  # letters of a name from a table
+TABLE: Final = 64  # columns that names and six numbers need
 NONE: Final = "–"
 ERRORS: Final = ("rows", "MAPE", "median", "bias", "inside", "worst")
 SWEPT: Final = (
@@ -85,11 +87,12 @@ def time_line(errors: Errors) -> str:
 
 
 def _time(errors: Errors) -> list[str]:
+    rows, configurations = errors.rows, errors.configurations
+    mape, median = in_percent(errors.mape_by_configuration), in_percent(errors.median_by_configuration)
     return [
-        f"{count(errors.rows)} trusted row{plural(errors.rows)} · bias {in_percent(errors.bias, '+')} % · "
+        f"{count(rows)} trusted row{plural(rows)} · bias {in_percent(errors.bias, '+')} % · "
         f"interval ÷ and × {digits(errors.interval_ratio)} · {worst_line(errors)}",
-        f"{count(errors.configurations)} configuration{plural(errors.configurations)}: MAPE {in_percent(errors.mape_by_configuration)} %, "
-        f"median {in_percent(errors.median_by_configuration)} %",
+        f"{count(configurations)} configuration{plural(configurations)}: MAPE {mape} %, median {median} %",
     ]
 
 
@@ -141,9 +144,21 @@ def print_groups(console: Console, title: str, groups: Sequence[Group]) -> None:
     if not groups:
         return
     put(console, Text(f"{title}, in percent", style=STRONG))
-    table = table_of(console, (("", "text"), *((name, "right") for name in ERRORS)))
-    for each in groups:
-        add_row(table, one_line(each.name, LONGEST), *error_cells(each.errors))
+    _put_rows(console, ERRORS, [(each.name, error_cells(each.errors)) for each in groups])
+
+
+def _put_rows(console: Console, heads: Sequence[str], rows: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+    """Names and their numbers: a table, or in a narrow terminal the numbers below each name."""
+    if width_of(console) < TABLE:
+        for name, cells in rows:
+            put(console, one_line(name, LONGEST), indent=2)
+            numbers = [f"{head}{GLUE}{cell}" for head, cell in zip(heads, cells, strict=True)]
+            put(console, Text(", ".join(numbers), style=QUIET), indent=4)
+        put(console)
+        return
+    table = table_of(console, (("", "text"), *((head, "right") for head in heads)))
+    for name, cells in rows:
+        add_row(table, one_line(name, LONGEST), *cells)
     put_table(console, table)
 
 
@@ -168,10 +183,7 @@ def print_sweeps(console: Console, groups: Sequence[SweepScores]) -> None:
         Text("Choice between published layouts, in percent but for the rank correlation", style=STRONG),
     )
     put(console, Text(SWEPT, style=QUIET), indent=2)
-    table = table_of(console, (("", "text"), *((name, "right") for name in SWEEPS)))
-    for each in groups:
-        add_row(table, one_line(each.name, LONGEST), *sweep_cells(each))
-    put_table(console, table)
+    _put_rows(console, SWEEPS, [(each.name, sweep_cells(each)) for each in groups])
 
 
 def sweep_cells(given: SweepScores) -> tuple[str, ...]:
