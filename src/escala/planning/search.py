@@ -36,7 +36,7 @@ TOO_SLOW: Final = "slower than those shown, by a bound"
 TOLERANCE: Final = 0.05
 """Share of the best within which the simplest plan is recommended: to the model these are ties."""
 ROUNDING: Final = 1e-12
-FIRST_ROWS: Final = 1024
+FIRST_ROWS: Final = 2048
 """Rows priced before the bound is looked at again; twice as many each time."""
 RECOMPUTE: Final = ("recompute", "recompute_layers")
 
@@ -130,8 +130,8 @@ class _Search:
             self._count(group, TOO_SLOW, len(table) - len(kept))
             if len(kept):
                 waiting.append(Ways.of(group, table[kept], seconds[kept]))
-            # a small first chunk sets the bound early
-            enough = CHUNK_ROWS if self.estimated else CHUNK_ROWS // 8
+            # a smaller first chunk sets the bound early
+            enough = CHUNK_ROWS if self.estimated else CHUNK_ROWS // 2
             if sum(len(part.seconds) for part in waiting) >= enough:
                 self._evaluate(self.frontier.rows(waiting))
                 waiting = []
