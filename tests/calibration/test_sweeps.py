@@ -10,6 +10,9 @@ from escala.calibration.sweeps import by_group, summary, sweep_scores
 from escala.calibration.usual_rule import rule_distance
 
 
+SECONDS = st.floats(1e-3, 1e4)
+
+
 def column(*values: float) -> np.ndarray:
     return np.array(values, np.float64)
 
@@ -142,6 +145,19 @@ def test_sweeps_together_are_means_of_sweeps_and_shares_of_all_pairs(predicted):
     assert (found.spearman, found.ordered_share) == (pytest.approx(0.0, abs=1e-12), 0.5)
     assert found.regret == pytest.approx((0.0 + 3.0) / 2, rel=1e-12)
     assert [each.name for each in by_group(sweep_scores([*right, *wrong]))] == ["g"]
+
+
+@given(chance=st.randoms(), times=st.lists(st.tuples(SECONDS, SECONDS), min_size=8, max_size=8))
+def test_the_order_of_rows_does_not_matter(predicted, chance, times: list[tuple[float, float]]):
+    layouts = [{"tp": tp, "pp": pp} for tp in (1, 2, 4, 8) for pp in (1, 2)]
+    rows = [predicted(*pair, **layout) for layout, pair in zip(layouts, times, strict=True)]
+    before, after = (summary("all", sweep_scores(each)) for each in (rows, chance.sample(rows, len(rows))))
+
+    assert before is not None
+    assert after is not None
+    assert (after.pairs, after.ordered_share) == (before.pairs, before.ordered_share)
+    for name in ("spearman", "regret", "rule_regret", "rule_least_regret"):
+        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-9, abs=1e-12)
 
 
 def test_no_sweep_has_no_summary():
