@@ -63,11 +63,8 @@ def score(predictions: Sequence[Prediction]) -> Scores:
     """All statistics of predictions, in any order."""
     trusted = [each for each in predictions if each.reading.is_trusted]
     other = [each for each in predictions if not each.reading.is_trusted]
-    time, memory, low = (
-        _sampled(trusted, time_sample),
-        _sampled(trusted, memory_sample),
-        _sampled(other, time_sample),
-    )
+    time, low = _sampled(trusted, time_sample), _sampled(other, time_sample)
+    memory = _sampled(trusted, memory_sample)
     sweeps = sweep_scores(trusted)
     return Scores(
         time=_errors(time),
