@@ -201,7 +201,7 @@ def _gpt(row: dict[str, Any]) -> Scored:
             global_batch=batch,
         ),
         cluster=cluster_for("a100-sxm-80gb", row["devices"]),
-        engine=engine("megatron-2021"),
+        engine=engine(row["engine"]),
         assumptions=assumptions(),
     )
     # the papers' own count, recompute included (Narayanan et al. 2021, section 5.1)

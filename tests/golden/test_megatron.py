@@ -8,7 +8,6 @@ import pytest
 from escala.model.estimate import Estimate, estimate
 from escala.model.plan import Plan, Plans, Precision, Recompute, Schedule
 
-ENGINE = "megatron-2021"
 DEVICE = "a100-sxm-80gb"
 MOST_MEAN_ERROR = 0.06
 RECOMPUTE = {"full": Recompute.FULL, "selective": Recompute.SELECTIVE}
@@ -41,10 +40,10 @@ def published_s(row: dict[str, Any], vocab: int, s: int) -> float:
 
 @pytest.fixture
 def predicted(gpt, asked):
-    def one(row: dict[str, Any], vocab: int, s: int) -> Estimate:
+    def one(row: dict[str, Any], engine: str, vocab: int, s: int) -> Estimate:
         shape = {key: row[key] for key in ("layers", "hidden", "heads")}
         problem = asked(
-            gpt(**shape, vocab=vocab, positions=s), plan(row), engine=ENGINE, device=DEVICE, sequence_tokens=s
+            gpt(**shape, vocab=vocab, positions=s), plan(row), engine=engine, device=DEVICE, sequence_tokens=s
         )
         return estimate(problem, Plans.of(plan(row)))
 
@@ -54,12 +53,12 @@ def predicted(gpt, asked):
 @pytest.mark.parametrize(("name", "rows"), [("narayanan-2021", 10), ("korthikanti-2022", 8)])
 def test_step_times_are_within_6_percent_on_average(table, predicted, name, rows):
     given = table(name)
-    vocab, s = given["common"]["vocab"], given["common"]["sequence_tokens"]
+    engine, vocab, s = (given["common"][key] for key in ("engine", "vocab", "sequence_tokens"))
     errors = []
 
     print(f"\n{given['source']['citation']}: published and predicted seconds of a step")
     for row in given["row"]:
-        told, found = published_s(row, vocab, s), float(predicted(row, vocab, s).step_s[0])
+        told, found = published_s(row, vocab, s), float(predicted(row, engine, vocab, s).step_s[0])
         errors.append(found / told - 1)
         print(f"  {row['name']:24} {told:8.2f} {found:8.2f} {errors[-1]:+7.1%}")
     mean = float(np.mean(np.abs(errors)))
@@ -74,7 +73,9 @@ def test_the_published_plans_can_be_run(table, predicted, name):
     given = table(name)
 
     for row in given["row"]:
-        found = predicted(row, given["common"]["vocab"], given["common"]["sequence_tokens"])
+        found = predicted(
+            row, given["common"]["engine"], given["common"]["vocab"], given["common"]["sequence_tokens"]
+        )
         assert found.reject[0] == 0, row["name"]
         assert plan(row).devices == row["devices"]
 
@@ -84,8 +85,8 @@ def test_selective_recompute_with_sequence_parallelism_is_faster_by_about_what_t
 ):
     # Table 5: 29 to 32 % more throughput
     given = table("korthikanti-2022")
-    vocab, s = given["common"]["vocab"], given["common"]["sequence_tokens"]
-    seconds = {row["name"]: float(predicted(row, vocab, s).step_s[0]) for row in given["row"]}
+    engine, vocab, s = (given["common"][key] for key in ("engine", "vocab", "sequence_tokens"))
+    seconds = {row["name"]: float(predicted(row, engine, vocab, s).step_s[0]) for row in given["row"]}
     told = {row["name"]: row["step_s"] for row in given["row"]}
 
     for size in ("22B", "175B", "530B", "1000B"):

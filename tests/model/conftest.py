@@ -78,7 +78,7 @@ def no_losses() -> Assumptions:
     """The shared constants with every loss taken out: no launch, edge, ramp, floor, latency, straggler."""
     return replace(
         catalog.assumptions(),
-        gemm_shape_rows=0.0,
+        gemm_memory_exposed=0.0,
         gemm_launch_s=0.0,
         gemm_norm=100.0,
         flash_ramp_tokens=0.0,

@@ -64,12 +64,12 @@ def test_a_product_without_work_costs_its_launch(problem):
     assert matmul_s(endless, square(1.0), ONE * np.inf, ONE * 2)[0] == 5e-6
 
 
-def test_small_sides_waste_part_of_a_tile(problem):
-    known = replace(problem.assumptions, gemm_shape_rows=100.0)
-    quick = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=1e30)
+def test_tiles_show_part_of_the_memory_time_beside_the_compute(problem):
+    known = replace(problem.assumptions, gemm_memory_exposed=0.5)
 
-    # 20 us * (1 + 100 * 3/1000)
-    assert matmul_s(quick, square(1000.0), ONE * 1e14, ONE * 2)[0] == pytest.approx(2e-5 * 1.3, rel=1e-12)
+    # 20 us of compute + half of 6 us; the soft maximum with 6 us adds nothing at power 100
+    seconds = matmul_s(replace(problem, assumptions=known), square(1000.0), ONE * 1e14, ONE * 2)[0]
+    assert seconds == pytest.approx(23e-6, rel=1e-9)
 
 
 def test_grouped_products_pay_imbalance_and_their_lower_share(problem):

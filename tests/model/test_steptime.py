@@ -276,6 +276,27 @@ def test_interleaving_sends_once_for_every_chunk(ideal, llama):
     assert terms(problem, plan).transfer_s[0] == pytest.approx(4 * 2 * 8 * 1024 * 2048 * 2 / 100e9, rel=1e-12)
 
 
+def test_an_engine_hides_sends_of_interleaved_schedules_only(ideal, llama):
+    problem = talking(ideal(llama(layers=8, ends=False), devices=2, batch=8))
+    hiding = replace(problem.engine, time=replace(problem.engine.time, send_exposed=0.25))
+    plain = Plan(pp=2, schedule=ONE_F_ONE_B, micro_batches=8)
+    plans = Plans.of([plain, replace(plain, schedule=INTERLEAVED, virtual_stages=4)])
+
+    shown = time_of(replace(problem, engine=hiding), plans).transfer_s / time_of(problem, plans).transfer_s
+
+    assert list(shown) == pytest.approx([1.0, 0.25], rel=1e-12)
+
+
+def test_gradients_added_inside_products_show_a_share(ideal, llama):
+    problem = assuming(ideal(llama(ends=False), batch=4), accumulate_bytes=6.0)
+    fusing = replace(problem.engine, time=replace(problem.engine.time, accumulation_exposed=0.5))
+
+    # 3 bytes a parameter for each of 4 micro-batches at 1 TB/s
+    assert terms(replace(problem, engine=fusing), Plan(micro_batches=4)).accumulate_s[0] == pytest.approx(
+        4 * 3 * parameters(problem) / 1e12, rel=1e-12
+    )
+
+
 def test_sp_sends_each_tensor_ranks_part(ideal, llama):
     problem = talking(ideal(llama(layers=8, ends=False), devices=8, batch=8))
     plain = Plan(tp=4, pp=2, schedule=ONE_F_ONE_B, micro_batches=8)

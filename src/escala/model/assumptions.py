@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Assumptions:
     """Shared constants of the model; each has a value, a range and a source in the catalog."""
 
-    gemm_shape_rows: float
+    gemm_memory_exposed: float
     gemm_launch_s: float
     gemm_norm: float
     flash_backward_ratio: float
@@ -40,6 +40,7 @@ class Assumptions:
     optimizer_pass_bytes: float
     straggler_per_doubling: float
     lora_backward_ratio: float
+    dequantize_pass_bytes: float
     convolution_passes: float
     depthwise_ratio: float
     convolution_dispatch_ratio: float

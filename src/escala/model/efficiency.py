@@ -41,24 +41,18 @@ def memory_bytes_per_s(accelerator: Accelerator) -> float:
 def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F64) -> F64:
     """One matrix product: soft maximum of compute and memory time, plus one kernel launch.
 
-    Compute = 2 M N K / speed * (1 + c (1/M + 1/N + 1/K)): edges of tiles waste work on small sides.
-    Memory = (M K + K N + M N) * bytes / memory speed. Experts run grouped in one launch. Convolution kernels
-    choose tiles for their own shapes (no edges), and their activations are counted as memory passes.
-    Shapes: (n,). Source: roofline (Williams 2009); c and the norm from published step times, see assumptions.
+    Compute = 2 M N K / speed + the share of the memory time that tiles do not hide; memory = (M K + K N +
+    M N) * bytes / memory speed. Beside compute: share * (1/M + 1/N + 1/K) * bytes * speed / (2 * memory
+    speed): small sides cost more where products are fast. Experts run grouped in one launch.
+    Activations of convolutions are counted as memory passes.
+    Shapes: (n,). Source: roofline (Williams 2009); share and norm from published step times, see assumptions.
     """
     known = problem.assumptions
     m, k, n = matmul.rows, matmul.inner, matmul.outer
-    compute_s = matmul.flop / flop_per_s * _edge(known, matmul) * _ratio(known, matmul)
     moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes * (not matmul.is_convolution)
     memory_s = moved_bytes / memory_bytes_per_s(problem.accelerator)
-    return soft_maximum(compute_s, memory_s, known.gemm_norm) + known.gemm_launch_s
-
-
-def _edge(known: Assumptions, matmul: Matmul) -> F64:
-    if matmul.is_convolution:
-        return np.ones_like(matmul.rows)
-    sides = 1.0 / np.maximum(matmul.rows, 1) + 1.0 / matmul.outer + 1.0 / matmul.inner
-    return np.asarray(1.0 + known.gemm_shape_rows * sides, np.float64)
+    busy_s = matmul.flop / flop_per_s * _ratio(known, matmul) + known.gemm_memory_exposed * memory_s
+    return soft_maximum(busy_s, memory_s, known.gemm_norm) + known.gemm_launch_s
 
 
 def _ratio(known: Assumptions, matmul: Matmul) -> float:

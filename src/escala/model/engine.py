@@ -48,6 +48,8 @@ class EngineTime:
     CPU needs to launch one layer forward, `gemm_level` scales matrix products. `..._exposed` is the share of
     a communication that is not hidden; `..._hidden` the share of the window behind which it can hide.
     `splits_transfers` sends each tensor rank's part of a stage's output alone (scatter and gather).
+    `send_exposed` holds for interleaved schedules, where another chunk can run meanwhile.
+    `accumulation_exposed` is below 1 where gradients are added inside the products that make them.
     """
 
     gemm_level: float
@@ -62,6 +64,8 @@ class EngineTime:
     compiled_tensor_exposed: float
     context_exposed: float
     expert_exposed: float
+    send_exposed: float
+    accumulation_exposed: float
     gradient_hidden: float
     gradient_window_bubble: bool
     gather_ratio: float

@@ -13,10 +13,12 @@ from escala.model.efficiency import core_s, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import SelectiveKind
 from escala.model.matmuls import LayerWork, Shape, layer_work
 from escala.model.network import Attention, Block, Convolution, Experts, FeedForward, Stack
+from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
 from escala.model.precision import RECIPES, compute_bytes
 from escala.model.problem import Problem
 from escala.model.traffic import Sides, Wires, context_parallel_s, expert_parallel_s, tensor_parallel_s
+from escala.model.workload import Method
 
 LAYER_COLUMNS: Final = (
     "dp",
@@ -178,7 +180,7 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
 
     The passes of the engine are counted one way, backward makes as many. Half of them run over the hidden
     stream (split by SP), half over what TP splits, which grows with the feed-forward width. Convolutions move
-    every activation `convolution_passes` times.
+    every activation `convolution_passes` times; 4-bit weights are made whole once each way.
     Source: passes of the engine record; convolutions see assumptions.
     """
     time, known = problem.engine.time, problem.assumptions
@@ -191,7 +193,16 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
     transformer_bytes = 0.0 if pixels else passes * rows * stack.hidden * width_bytes
     convolution_bytes = known.convolution_passes * compiled * shape.samples * pixels * width_bytes
-    return pass_s(problem, transformer_bytes + convolution_bytes)
+    dequantised_bytes = _dequantised_bytes(problem, plans, stack, block)
+    return pass_s(problem, transformer_bytes + convolution_bytes + dequantised_bytes)
+
+
+def _dequantised_bytes(problem: Problem, plans: Plans, stack: Stack, block: Block) -> F64:
+    """4-bit weights made whole again, once forward and once backward: 2 * bytes a parameter / TP."""
+    if problem.workload.method is not Method.QLORA:
+        return np.zeros(len(plans))
+    parameters = block_parameters(block, stack.hidden).column_row
+    return 2.0 * problem.assumptions.dequantize_pass_bytes * parameters / plans.tp
 
 
 def _inner_width(block: Block, stack: Stack) -> float:

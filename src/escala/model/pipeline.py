@@ -14,7 +14,8 @@ def transfer_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
     """Activations between pipeline stages: 2 sends per micro-batch and chunk, (payload / wire + latency).
 
     Payload = tokens * hidden * 2 bytes, over TP ranks when SP is on or the engine scatters and gathers. All
-    of it is exposed, since forward and backward alternate. Source: Narayanan 2021, sections 3.2 and 4.1.
+    of it is exposed, since forward and backward alternate, but for the share that an engine hides behind
+    another chunk of an interleaved schedule. Source: Narayanan 2021, sections 3.2 and 4.1.
     """
     known = problem.assumptions
     stack = problem.workload.network.main
@@ -24,7 +25,8 @@ def transfer_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
     speed, latency = wires.stage_bytes_per_s, wires.stage_latency_s
     once_s = send_s(payload_bytes, speed * known.transfer_efficiency, latency + known.transfer_latency_s)
     hops = 2.0 * plans.micro_batches * plans.virtual_stages
-    return np.where(plans.pp > 1, hops * once_s, 0.0)
+    exposed = np.where(plans.schedule == Schedule.INTERLEAVED, problem.engine.time.send_exposed, 1.0)
+    return np.where(plans.pp > 1, hops * once_s * exposed, 0.0)
 
 
 def bubble_s(problem: Problem, plans: Plans, rank: Rank) -> F64:

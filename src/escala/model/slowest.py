@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, I64, distinct
+from escala.model.efficiency import pass_s
 from escala.model.ends import embedding_s, head_s
 from escala.model.layers import LayerTime
 from escala.model.memory import first_of_largest, recompute_share
@@ -85,10 +86,21 @@ class Rank:
     wires: StepWires
 
 
+def added_s(problem: Problem, micro_batches: I64, parts: Shards) -> F64:
+    """Adding the gradients of one micro-batch to the sum: bytes per parameter / memory speed.
+
+    Times the share that shows where the engine adds inside the products; nothing when there is one
+    micro-batch. Source: published step times, see assumptions.
+    """
+    per_parameter = problem.assumptions.accumulate_bytes * problem.engine.time.accumulation_exposed
+    trained = parts.trained_dense + parts.trained_expert
+    return np.where(micro_batches > 1, pass_s(problem, per_parameter * trained), 0.0)
+
+
 def slowest_rank(
     problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[LayerTime]
 ) -> Rank:
-    """The rank of each plan whose micro-batch takes longest: its layers, recompute, embedding and head."""
+    """The rank of each plan whose micro-batch takes longest: layers, recompute, ends, gradients to add."""
     take = pairs.row
     head, embedding = head_s(problem, plans)[take], embedding_s(problem, plans)[take]
     zero = np.zeros(len(take))
@@ -104,7 +116,7 @@ def slowest_rank(
         extra = extra + count * again
     ends = pairs.has_head * head + pairs.has_embedding * embedding
     total = forward + backward + extra + ends
-    worst = first_of_largest(total, pairs)
+    worst = first_of_largest(total + added_s(problem, plans.micro_batches[take], parts), pairs)
     mean = np.add.reduceat(total * pairs.alike, pairs.first) / np.add.reduceat(pairs.alike, pairs.first)
     return Rank(
         layers=layers,

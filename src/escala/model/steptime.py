@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, doublings
-from escala.model.efficiency import memory_bytes_per_s, pass_s
+from escala.model.efficiency import memory_bytes_per_s
 from escala.model.layers import LayerTime
 from escala.model.pipeline import bubble_s, transfer_s
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.replicas import gradient_sync_s, sharding_s
 from escala.model.shards import Shards, sharing
-from escala.model.slowest import Rank, slowest_rank
+from escala.model.slowest import Rank, added_s, slowest_rank
 from escala.model.stages import Slots
 
 LAYER_TERMS: Final = (
@@ -91,13 +91,11 @@ def _over_layers(rank: Rank, plans: Plans, name: str) -> F64:
 
 
 def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    """Adding each micro-batch's gradients to the sum: bytes per parameter * micro-batches / memory speed.
+    """Adding gradients of all micro-batches to the sum: bytes per parameter * micro-batches / memory speed.
 
-    Source: published step times, see assumptions.
+    Source: see `slowest.added_s`.
     """
-    trained = rank.parts.trained_dense + rank.parts.trained_expert
-    moved_bytes = problem.assumptions.accumulate_bytes * trained * plans.micro_batches
-    return np.where(plans.micro_batches > 1, pass_s(problem, moved_bytes), 0.0)
+    return added_s(problem, plans.micro_batches, rank.parts) * plans.micro_batches
 
 
 def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
