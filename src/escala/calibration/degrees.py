@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from escala.calibration.failure import Unreadable
+from escala.calibration.hardware import device_name
 from escala.calibration.rows import Row, count
 from escala.calibration.software import Software
+from escala.catalog.accelerators import accelerator
 from escala.model.network import Experts, Network
 from escala.model.workload import Method
 
@@ -93,8 +95,8 @@ def _lora_layout(row: Row, sw: Software) -> tuple[int, int, int, tuple[str, ...]
     """Llama 2 70B LoRA of MLPerf: TP 4, 2 or 1 by memory of the device, CP = devices / (TP * batch)."""
     if sw.engine != "mlperf-nemo" or row.method != "lora" or row.tp or not row.global_batch:
         return None
-    size = row.accelerator_gb or 80.0
-    tp = min(4 if size < 100 else 2 if size < 170 else 1, row.devices or 1)
+    size = accelerator(device_name(row)).memory_bytes
+    tp = min(4 if size < 100e9 else 2 if size < 170e9 else 1, row.devices or 1)
     cp = max((row.devices or 1) // (tp * row.global_batch), 1)
     return tp, 1, cp, ("layout",)
 

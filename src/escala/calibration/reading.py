@@ -9,18 +9,22 @@ from typing import Final
 
 from escala.calibration.degrees import method_of
 from escala.calibration.failure import Unreadable
-from escala.calibration.hardware import machine
+from escala.calibration.hardware import device_name, machine
 from escala.calibration.layout import layout
 from escala.calibration.published import Convention, Published, Quantity, published
 from escala.calibration.rows import Row, count
 from escala.calibration.shapes import shape
 from escala.calibration.software import Counter, Software, Traits, software, traits
+from escala.catalog.accelerators import accelerator
 from escala.catalog.engines import assumptions, engine
 from escala.model.assumptions import Assumptions
 from escala.model.engine import Engine
+from escala.model.estimate import deal, memory_of
 from escala.model.interval import Regime, regime
+from escala.model.memory import Verdict
 from escala.model.network import Network
-from escala.model.plan import Plan, Plans, Precision
+from escala.model.parameters import network_parameters
+from escala.model.plan import Offload, Plan, Plans, Precision
 from escala.model.problem import Problem
 from escala.model.workload import Lengths, Lora, Method, Optimizer, Workload
 
@@ -29,7 +33,9 @@ from escala.model.workload import Lengths, Lora, Method, Optimizer, Workload
 FILL: Final = {512: 0.60, 128: 0.80}
 UNPADDED: Final = ("deeplearningexamples-pytorch", "mlperf-bert")
 CHANNELS_FIRST_RATIO: Final = 1.49  # 16-bit convolutions in NCHW order; step-time study, 2.2
-PAGED_GB: Final = 16.0  # 8-bit states of an 8B network: a device of twice that still holds them
+# Paged 8-bit states stay on the device while they fit beside the weights (bitsandbytes pages them to the host
+# when memory runs short): two states of a byte each beside 2 bytes of weight.
+_PAGED_BYTES: Final = 2.0 * 1.0 + 2.0
 _FINE_TUNING_LENGTH: Final = 2048
 _CAPPED: Final = re.compile(r"ms-swift LLM|LitGPT config_hub")  # samples up to a length that is printed
 # Sequence length where none is printed: defaults of the run scripts of the same repositories.
@@ -66,6 +72,11 @@ class Reading:
     def is_trusted(self) -> bool:
         """False for rows that are kept out of gates."""
         return self.row.trust == "ok"
+
+    @property
+    def tests_verdict(self) -> bool:
+        """False where the source leaves out what decides whether a run fits: recompute, offload."""
+        return not {"recompute", "offload"} & set(self.imputed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +134,15 @@ def _reading(row: Row) -> Reading:
         engine=kept.on(known),
         assumptions=_assumptions(row, ran.plan),
     )
+    plan, open_offload = _offloaded(row, problem, ran.plan)
     seen = published(row, problem, sw, tokens)
-    seen = _comparable(row, seen, ran.plan, problem)
+    seen = _comparable(row, seen, plan, problem)
     imputed = (*open_framework, *place.imputed, *net.imputed, *open_tokens, *ran.imputed, *open_fill)
+    imputed += open_offload
     return Reading(
         row=row,
         problem=problem,
-        plan=ran.plan,
+        plan=plan,
         traits=kept,
         step_s=seen.step_s,
         quantity=seen.quantity,
@@ -142,8 +155,18 @@ def _reading(row: Row) -> Reading:
         sweep=_sweep(row),
         configuration=_configuration(row),
         arch=row.arch or "dense_transformer",
-        regime=Regime(int(regime(problem, Plans.of(ran.plan))[0])),
+        regime=Regime(int(regime(problem, Plans.of(plan))[0])),
     )
+
+
+def _offloaded(row: Row, problem: Problem, plan: Plan) -> tuple[Plan, tuple[str, ...]]:
+    """Activations offloaded "for the longest cases": where the run does not fit its device without."""
+    if "longest" not in row.offload.lower():
+        return plan, ()
+    without = replace(plan, offload_activations=Offload.NONE)
+    columns = Plans.of(without)
+    called = memory_of(problem, columns, deal(problem, columns)).verdict[0]
+    return (plan if called == Verdict.DOES_NOT_FIT else without), ("offload",)
 
 
 def _tokens(row: Row, network: Network) -> tuple[int, tuple[str, ...]]:
@@ -182,7 +205,7 @@ def _workload(row: Row, network: Network, tokens: int, samples: int, known: Engi
         global_batch=samples,
         method=method,
         lora=_lora(row, known) if adapted else None,
-        optimizer=_optimizer(row, known),
+        optimizer=_optimizer(row, network, known),
         lengths=Lengths(is_packed=not capped),
     )
 
@@ -212,11 +235,11 @@ def _rank(row: Row) -> int:
     return (count(found[1]) if found else None) or usual
 
 
-def _optimizer(row: Row, known: Engine) -> Optimizer:
+def _optimizer(row: Row, network: Network, known: Engine) -> Optimizer:
     """AdamW, states as wide as the weights it updates; torchtune's 8-bit ones leave a device too small."""
     tunes = "torchtune" in row.source and row.method == "full"
     if "8-bit" in row.other or (tunes and "memory and speed" in row.source and row.devices == 1):
-        fits = (row.accelerator_gb or 80.0) > 2 * PAGED_GB
+        fits = _PAGED_BYTES * network_parameters(network).total < accelerator(device_name(row)).memory_bytes
         return Optimizer(state_bytes=1.0, moments=2 if fits else 0)
     adapted = method_of(row) in (Method.LORA, Method.QLORA)
     wide = _lora(row, known).weight_bytes if adapted else known.memory.weight_bytes

@@ -49,7 +49,8 @@ _UNFUSED: Final = AttentionKernel.UNFUSED
 _FULL: Final = Recompute.FULL
 # Where each default was read: the framework's own configuration files of that generation, see docs/accuracy.
 SOFTWARE: Final = (
-    Software(pattern=r"sc21|korthikanti|megatron-lm readme \(202", engine="megatron-2021", recompute=_FULL),
+    Software(pattern=r"korthikanti", engine="megatron-2022", recompute=_FULL),
+    Software(pattern=r"sc21|megatron-lm readme \(202", engine="megatron-2021", recompute=_FULL),
     Software(pattern=r"megatron-lm \+ deepspeed|glm-130b", engine="megatron-deepspeed", recompute=_FULL),
     Software(pattern=r"sailor", engine="sailor"),
     Software(pattern=r"bloom.*production|mt-nlg", engine="megatron-deepspeed-bf16", recompute=_FULL),
