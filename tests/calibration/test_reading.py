@@ -10,7 +10,7 @@ import pytest
 from escala.calibration import Convention, Counter, Quantity, Reading, Row, Skip, read, read_rows
 from escala.model.engine import AttentionKernel
 from escala.model.interval import Regime
-from escala.model.plan import Plans, Precision, Recompute, Schedule
+from escala.model.plan import Offload, Plans, Precision, Recompute, Schedule
 from escala.model.rejects import Reject, rejects
 
 ROWS = {row.id: row for row in read_rows().rows}
@@ -395,6 +395,58 @@ def test_arch_and_regime_are_set():
     assert (reading("mbridge_002").arch, reading("mbridge_002").regime) == ("moe", Regime.EXPERTS)
     assert (reading("dle_cnn_001").arch, reading("dle_cnn_001").regime) == ("cnn", Regime.CONVOLUTION)
     assert reading("megatron_006").regime is Regime.PIPELINE
+
+
+def test_states_are_as_wide_as_the_weights_they_update():
+    # 16-bit weights without a master copy: 2; fp32 adapters of PEFT: 4; DeepSpeed's fp32 master: 4
+    names = ("msswift_063", "msswift_013", "litgpt_041", "qwen_019")
+
+    assert [reading(name).problem.workload.optimizer.state_bytes for name in names] == [2.0, 4.0, 2.0, 4.0]
+
+
+def test_paged_states_stay_where_they_fit_beside_the_weights():
+    # 8.03e9 x (2 weight + 2 states) = 32.1e9: more than an RTX 4090 has, less than an A6000
+    assert reading("torchtune_001").problem.workload.optimizer.moments == 0
+    assert reading("torchtune_002").problem.workload.optimizer.moments == 2
+
+
+def test_litgpt_adapts_the_maps_of_its_configuration_files():
+    narrow, wide = (reading(name).problem.workload.lora for name in ("litgpt_018", "litgpt_041"))
+
+    assert (narrow.rank, narrow.targets, narrow.has_dropout) == (32, ("q", "v"), True)
+    assert (wide.rank, len(wide.targets)) == (8, 7)
+
+
+def test_checkpointing_is_on_in_ms_swift_unless_crossed_out():
+    assert reading("msswift_090").plan.recompute == Recompute.FULL
+    assert reading("msswift_083").plan.recompute == Recompute.NONE
+
+
+def test_offload_for_the_longest_cases_is_on_where_nothing_else_fits():
+    # 131,072 tokens a rank: checkpoints of 36 x 2 x 4096 bytes are 39 GB for 8B, of 28 x 2 x 1024 7.5 GB
+    assert reading("extra_356").plan.offload_activations == Offload.CPU
+    assert reading("extra_355").plan.offload_activations == Offload.NONE
+    assert "offload" in reading("extra_355").imputed
+
+
+def test_a_verdict_is_tested_only_where_recompute_is_known():
+    assert reading("bigscience_a100_001").tests_verdict
+    assert not reading("mbridge_002").tests_verdict
+
+
+def test_pipelines_of_tr3m_print_one_unstated_rank():
+    # 15 GB on 32 GB cards, out of memory on 16 GB ones
+    assert (ROWS["bigscience_1b3_007"].memory, ROWS["bigscience_1b3_021"].other) == (15.0, "OOM")
+    assert reading("bigscience_1b3_007").memory_bytes is None
+    assert reading("bigscience_1b3_021").ran_out
+    assert reading("bigscience_1b3_001").memory_bytes == 16 * 1000 * 2**20
+
+
+def test_a_series_that_falls_is_not_trusted():
+    first, then = ROWS["msswift_065"], ROWS["msswift_066"]
+
+    assert first.memory > then.memory
+    assert {first.trust, then.trust} == {"low"}
 
 
 def test_low_trust_is_kept():
