@@ -134,7 +134,7 @@ def share_table() -> str:
         own = known["gemm_efficiency"]
         shares = [number(known[share].value) if share in known else "-" for share in SHARES]
         rows.append((f"`{name}`", *shares, own.kind, own.condition, own.source.title))
-    heads = ("GEMM", "fp8", "memory", "flash 2", "flash 3")
+    heads = ("GEMM", "fp8", "memory", "fp32", "tf32", "flash 2", "flash 3")
     return table(("accelerator", *heads, "kind of GEMM share", "condition", "source of GEMM share"), rows)
 
 

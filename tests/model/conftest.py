@@ -32,6 +32,8 @@ def chip() -> Accelerator:
         power_w=500.0,
         gemm_efficiency=1.0,
         fp8_efficiency=1.0,
+        fp32_efficiency=1.0,
+        tf32_efficiency=1.0,
         memory_efficiency=1.0,
         flash2_efficiency=0.5,
         flash3_efficiency=1.0,

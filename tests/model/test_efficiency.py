@@ -83,11 +83,14 @@ def test_grouped_products_pay_imbalance_and_their_lower_share(problem):
 
 
 def test_linear_speed_is_peak_times_shares(problem):
-    slower = with_chip(problem, gemm_efficiency=0.8, fp8_efficiency=0.9)
-    codes = np.array([Precision.BF16, Precision.FP8_TENSORWISE, Precision.NVFP4, Precision.FP32])
+    shares = {"fp8_efficiency": 0.9, "fp32_efficiency": 0.95, "tf32_efficiency": 1.05}
+    slower = with_chip(problem, gemm_efficiency=0.8, **shares)
+    codes = np.array(
+        [Precision.BF16, Precision.FP8_TENSORWISE, Precision.NVFP4, Precision.TF32, Precision.FP32]
+    )
 
-    # fp8 200 and fp4 400 TFLOP/s with the share of scaled formats, fp32 10 TFLOP/s
-    speeds = [0.8e14, 2e14 * 0.8 * 0.9, 4e14 * 0.8 * 0.9, 0.8e13]
+    # fp8 200, fp4 400 and tf32 50 TFLOP/s by their ratios to the 16-bit share, fp32 10 TFLOP/s by its own
+    speeds = [0.8e14, 2e14 * 0.8 * 0.9, 4e14 * 0.8 * 0.9, 5e13 * 0.8 * 1.05, 0.95e13]
     assert linear_flop_per_s(slower, codes).tolist() == pytest.approx(speeds, rel=1e-12)
 
 
@@ -100,7 +103,7 @@ def test_attention_and_head_of_a_scaled_format_run_in_bf16(problem):
 def test_flash_attention_by_hand(problem):
     flash = with_kernel(problem, AttentionKernel.FLASH2)
 
-    forward_s, backward_s = core_s(flash, core(), ONE * 1e14)
+    forward_s, backward_s = core_s(flash, core(), ONE * 1e14, ONE * 2)
 
     # 2 * 1024 * 16 * 512.5 * 128 FLOP at half of 100 TFLOP/s; backward 2.6 times that
     once = 2 * 1024 * 16 * 512.5 * 128 / 5e13
@@ -112,7 +115,7 @@ def test_unfused_attention_computes_the_masked_half_too(problem):
     plain = with_chip(with_kernel(problem, AttentionKernel.FUSED_SOFTMAX), memory_bytes_per_s=1e30)
     known = replace(plain.assumptions, batched_gemm_ratio=0.5)
 
-    forward_s, backward_s = core_s(replace(plain, assumptions=known), core(), ONE * 1e14)
+    forward_s, backward_s = core_s(replace(plain, assumptions=known), core(), ONE * 1e14, ONE * 2)
 
     # 2 * 1024 * 16 * 1024 * 128 FLOP at half speed; two gradients for one product
     once = 2 * 1024 * 16 * 1024 * 128 / 5e13
@@ -124,9 +127,10 @@ def test_unfused_attention_on_an_endless_chip_is_passes_over_scores(problem):
     known = replace(problem.assumptions, score_pass_bytes=10.0, unfused_score_ratio=6.0)
     plain = replace(with_kernel(problem, AttentionKernel.UNFUSED), assumptions=known)
 
-    forward_s, _ = core_s(plain, core(), ONE * np.inf)
+    forward_s, _ = core_s(plain, core(), ONE * np.inf, ONE * 2)
 
-    # 1024 * 16 * 1024 scores * 10 bytes * 6 passes at 1 TB/s
+    # 1024 * 16 * 1024 scores * 10 bytes * 6 passes at 1 TB/s; fp32 scores are twice as wide
+    assert core_s(plain, core(), ONE * np.inf, ONE * 4)[0][0] == pytest.approx(2 * forward_s[0], rel=1e-12)
     assert forward_s[0] == pytest.approx(1024 * 16 * 1024 * 60 / 1e12, rel=1e-12)
 
 

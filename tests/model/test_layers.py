@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from escala import catalog
+from escala.model.engine import ConvolutionLayout
 from escala.model.estimate import timed_layers
 from escala.model.network import (
     Attention,
@@ -169,13 +170,15 @@ def test_compile_saves_passes(ideal):
     assert compiled == pytest.approx(plain / 2, rel=1e-12)
 
 
-def test_convolutions_move_their_activations(ideal):
+def test_a_layer_of_convolutions_has_their_kernels_and_passes(ideal):
     part = Convolution(inputs=64, outputs=128, kernel=3, output_pixels=3136)
-    problem = assuming(ideal(network(part, hidden=128)), convolution_passes=20.0)
+    known = assuming(ideal(network(part, hidden=128)), convolution_passes=20.0)
+    problem = with_time(known, convolution_layout=ConvolutionLayout.CHANNELS_LAST)
+    one = layer(problem, Plan(micro_batch=4))
 
-    # 20 passes over 4 images * 3136 pixels * 128 channels of 2 bytes at 1 TB/s
-    moved = 20 * 4 * 3136 * 128 * 2
-    assert layer(problem, Plan(micro_batch=4)).elementwise_s[0] == pytest.approx(moved / 1e12, rel=1e-12)
+    # 20 passes over 4 images * 3136 pixels * 128 channels of 2 bytes at 1 TB/s; three kernels of 2 * ... FLOP
+    assert one.elementwise_s[0] == pytest.approx(20 * 4 * 3136 * 128 * 2 / 1e12, rel=1e-12)
+    assert one.matmul_s[0] == pytest.approx(3 * 2 * 4 * 3136 * 9 * 64 * 128 / 1e14, rel=1e-12)
 
 
 def test_ulysses_sends_heads_and_the_ring_sends_keys(ideal):

@@ -18,6 +18,8 @@ SHARES: Final = (
     "gemm_efficiency",
     "fp8_efficiency",
     "memory_efficiency",
+    "fp32_efficiency",
+    "tf32_efficiency",
     "flash2_efficiency",
     "flash3_efficiency",
 )
@@ -120,6 +122,8 @@ def accelerator(name: str) -> Accelerator:
         power_w=numbers.get("power"),
         gemm_efficiency=numbers["gemm_efficiency"],
         fp8_efficiency=numbers["fp8_efficiency"],
+        fp32_efficiency=numbers["fp32_efficiency"],
+        tf32_efficiency=numbers["tf32_efficiency"],
         memory_efficiency=numbers["memory_efficiency"],
         flash2_efficiency=numbers.get("flash2_efficiency"),
         flash3_efficiency=numbers.get("flash3_efficiency"),
@@ -141,7 +145,7 @@ def accelerator_quantities(name: str) -> Mapping[str, Quantity]:
             found[key] = number
         elif key == "memory":
             found[key] = _usable(found["memory_nominal"], _assumed(family))
-    missing = {"memory_rate", "fp32", *SHARES[:3]} - set(found)
+    missing = {"memory_rate", "fp32", *SHARES[:5]} - set(found)
     if missing:
         raise entry.fail(f"lacks {sorted(missing)}")
     return found

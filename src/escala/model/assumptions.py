@@ -42,7 +42,9 @@ class Assumptions:
     lora_backward_ratio: float
     dequantize_pass_bytes: float
     convolution_passes: float
-    depthwise_ratio: float
+    squeeze_passes: float
+    layout_bytes: float
+    grouped_efficiency: float
     convolution_dispatch_ratio: float
     power_compute_share: float
     power_communication_share: float

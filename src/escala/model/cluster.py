@@ -9,6 +9,7 @@ class Accelerator:
 
     None means that the device cannot do it. `memory_bytes` is what the driver leaves to programs.
     `gemm_efficiency` is the share of the 16-bit peak that large matrix products reach (measured tables),
+    `fp32_efficiency` that of the fp32 peak, `fp8_efficiency` and `tf32_efficiency` ratios to the first,
     `flash2_efficiency` and `flash3_efficiency` the share of that which the attention kernel of each
     generation reaches on this chip.
     """
@@ -27,6 +28,8 @@ class Accelerator:
     power_w: float | None
     gemm_efficiency: float
     fp8_efficiency: float
+    fp32_efficiency: float
+    tf32_efficiency: float
     memory_efficiency: float
     flash2_efficiency: float | None
     flash3_efficiency: float | None

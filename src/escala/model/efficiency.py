@@ -18,19 +18,30 @@ def peak_flop_per_s(accelerator: Accelerator, name: str) -> float | None:
 
 
 def linear_flop_per_s(problem: Problem, precision: I64, *, is_high: bool = False) -> F64:
-    """Attainable speed of large matrix products: peak * GEMM share of the chip * level of the software.
+    """Attainable speed of large matrix products: peak * share of that peak * level of the software.
 
-    Scaled formats take the share times `fp8_efficiency`. Unsupported formats give the fp32 peak; such plans
-    carry a reject bit. `is_high` is the format of attention and head. Shape (n,).
+    Unsupported formats give the fp32 peak; such plans carry a reject bit. `is_high` is the format of
+    attention and head. Shape (n,).
     Source: measured GEMM tables, see the accelerator's entry in the catalog.
     """
     chip = problem.accelerator
     speeds = []
     for recipe in RECIPES:
-        peak = peak_flop_per_s(chip, recipe.high_peak if is_high else recipe.peak) or chip.fp32_flop_per_s
-        scale = chip.fp8_efficiency if recipe.is_scaled and not is_high else 1.0
-        speeds.append(peak * chip.gemm_efficiency * scale * problem.engine.time.gemm_level)
+        name = recipe.high_peak if is_high else recipe.peak
+        peak = peak_flop_per_s(chip, name) or chip.fp32_flop_per_s
+        speeds.append(peak * gemm_share(chip, name) * problem.engine.time.gemm_level)
     return np.array(speeds)[precision]
+
+
+def gemm_share(accelerator: Accelerator, name: str) -> float:
+    """Share of a format's dense peak that large products reach: 16-bit share * ratio of the format.
+
+    fp32 runs on other units: `fp32_efficiency` is a share of its own.
+    """
+    if name == "fp32":
+        return accelerator.fp32_efficiency
+    fp8, tf32 = accelerator.fp8_efficiency, accelerator.tf32_efficiency
+    return accelerator.gemm_efficiency * {"fp8": fp8, "fp4": fp8, "tf32": tf32}.get(name, 1.0)
 
 
 def memory_bytes_per_s(accelerator: Accelerator) -> float:
@@ -44,28 +55,26 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
     Compute = 2 M N K / speed + the share of the memory time that tiles do not hide; memory = (M K + K N +
     M N) * bytes / memory speed. Beside compute: share * (1/M + 1/N + 1/K) * bytes * speed / (2 * memory
     speed): small sides cost more where products are fast. Experts run grouped in one launch.
-    Activations of convolutions are counted as memory passes.
     Shapes: (n,). Source: roofline (Williams 2009); share and norm from published step times, see assumptions.
     """
     known = problem.assumptions
     m, k, n = matmul.rows, matmul.inner, matmul.outer
-    moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes * (not matmul.is_convolution)
+    moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes
     memory_s = moved_bytes / memory_bytes_per_s(problem.accelerator)
     busy_s = matmul.flop / flop_per_s * _ratio(known, matmul) + known.gemm_memory_exposed * memory_s
     return soft_maximum(busy_s, memory_s, known.gemm_norm) + known.gemm_launch_s
 
 
 def _ratio(known: Assumptions, matmul: Matmul) -> float:
-    if matmul.is_grouped:
-        return known.expert_imbalance / known.grouped_gemm_ratio
-    return known.depthwise_ratio if matmul.is_depthwise else 1.0
+    return known.expert_imbalance / known.grouped_gemm_ratio if matmul.is_grouped else 1.0
 
 
-def core_s(problem: Problem, core: Core, flop_per_s: F64) -> tuple[F64, F64]:
+def core_s(problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64) -> tuple[F64, F64]:
     """Attention core forward and backward: work / (speed * share of the kernel generation).
 
     Flash kernels: work of whole blocks / share * (1 + ramp / keys), backward 2.6 times forward.
-    Otherwise two batched products without causal saving, plus passes over the score matrix.
+    Otherwise two batched products without causal saving, plus passes over the score matrix (bytes of 16 bit;
+    twice as many in fp32).
     Shapes: (n,). Source: step-time study on published runs, 2026-11-30; see assumptions and accelerators.
     """
     kernel = kernel_of(problem)
@@ -78,7 +87,7 @@ def core_s(problem: Problem, core: Core, flop_per_s: F64) -> tuple[F64, F64]:
         ramp = 1.0 + known.flash_ramp_tokens / core.block_keys
         forward_s = core.flop * edge / (flop_per_s * share) * ramp
         return forward_s, forward_s * known.flash_backward_ratio
-    return _score_s(problem, core, flop_per_s, kernel)
+    return _score_s(problem, core, flop_per_s, element_bytes, kernel)
 
 
 def kernel_of(problem: Problem) -> AttentionKernel:
@@ -91,14 +100,16 @@ def kernel_of(problem: Problem) -> AttentionKernel:
     return wanted
 
 
-def _score_s(problem: Problem, core: Core, flop_per_s: F64, kernel: AttentionKernel) -> tuple[F64, F64]:
+def _score_s(
+    problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64, kernel: AttentionKernel
+) -> tuple[F64, F64]:
     known = problem.assumptions
     align = 1.0 if core.is_aligned else known.misaligned_head_ratio
     work = 2.0 * core.score_elements * core.width
     product_s = work / (flop_per_s * known.batched_gemm_ratio) * align
     passes = known.unfused_score_ratio if kernel is AttentionKernel.UNFUSED else 1.0
     speed = memory_bytes_per_s(problem.accelerator)
-    score_s = core.score_elements * known.score_pass_bytes * passes / speed
+    score_s = core.score_elements * known.score_pass_bytes * (element_bytes / 2.0) * passes / speed
     return product_s + score_s, 2.0 * product_s + score_s * known.score_backward_ratio
 
 

@@ -17,6 +17,14 @@ class AttentionKernel(StrEnum):
     FLASH3 = "flash3"
 
 
+class ConvolutionLayout(StrEnum):
+    """In which order convolutions find pixels and channels: as tensor units want it is channels last."""
+
+    CHANNELS_FIRST = "channels-first"
+    CHANNELS_LAST = "channels-last"
+    CHANNELS_LAST_IN_16_BIT = "channels-last-in-16-bit"
+
+
 class SelectiveKind(StrEnum):
     """What selective recompute throws away: the attention core (Megatron) or cheap operators (torchtitan)."""
 
@@ -50,6 +58,7 @@ class EngineTime:
     `splits_transfers` sends each tensor rank's part of a stage's output alone (scatter and gather).
     `send_exposed` holds for interleaved schedules, where another chunk can run meanwhile.
     `accumulation_exposed` is below 1 where gradients are added inside the products that make them.
+    `convolution_layout` is the order in which image tensors lie.
     """
 
     gemm_level: float
@@ -74,6 +83,7 @@ class EngineTime:
     reduces_every_micro_batch: bool
     zero_1_all_reduces: bool
     splits_transfers: bool
+    convolution_layout: ConvolutionLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

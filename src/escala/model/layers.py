@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, doublings, soft_maximum
+from escala.model.convolutions import convolution_passes_s, convolution_s, convolutions
 from escala.model.efficiency import core_s, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import SelectiveKind
-from escala.model.matmuls import LayerWork, Shape, layer_work
-from escala.model.network import Attention, Block, Convolution, Experts, FeedForward, Stack
+from escala.model.matmuls import LayerWork, Matmul, Shape, layer_work
+from escala.model.network import Attention, Block, Experts, FeedForward, Stack
 from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
 from escala.model.precision import RECIPES, compute_bytes
@@ -146,9 +147,15 @@ def dispatch_s(problem: Problem, plans: Plans, block: Block) -> F64:
 def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
     speed = linear_flop_per_s(problem, plans.precision)
     width = np.array([recipe.linear_bytes for recipe in RECIPES])[plans.precision]
-    parts = (matmul_s(problem, m, speed, width) for m in work.matmuls)
+    parts = (_product_s(problem, m, speed, width) for m in work.matmuls)
     forward_s = sum(parts, np.zeros(len(plans)))
     return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
+
+
+def _product_s(problem: Problem, matmul: Matmul, speed: F64, width: F64) -> F64:
+    if matmul.convolution is None:
+        return matmul_s(problem, matmul, speed, width)
+    return convolution_s(problem, matmul, matmul.convolution, speed, width)
 
 
 def _launch_ratio(problem: Problem, block: Block) -> float:
@@ -157,8 +164,7 @@ def _launch_ratio(problem: Problem, block: Block) -> float:
         return problem.engine.time.moe_dispatch_ratio
     if any(isinstance(part, Attention) for part in block.parts):
         return 1.0
-    convolutions = sum(isinstance(part, Convolution) for part in block.parts)
-    return problem.assumptions.convolution_dispatch_ratio * max(convolutions, 1)
+    return problem.assumptions.convolution_dispatch_ratio * max(len(convolutions(block)), 1)
 
 
 def matmul_backward_ratio(problem: Problem) -> float:
@@ -168,9 +174,10 @@ def matmul_backward_ratio(problem: Problem) -> float:
 
 def _attention(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
     speed = linear_flop_per_s(problem, plans.precision, is_high=True)
+    width = compute_bytes(plans.precision)
     forward_s = backward_s = np.zeros(len(plans))
     for core in work.cores:
-        there_s, back_s = core_s(problem, core, speed)
+        there_s, back_s = core_s(problem, core, speed, width)
         forward_s, backward_s = forward_s + there_s, backward_s + back_s
     return Sides(forward_s=forward_s, backward_s=backward_s)
 
@@ -179,22 +186,21 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
     """Memory passes of norms, activations, residuals: 2 * passes * tokens * width * bytes / memory speed.
 
     The passes of the engine are counted one way, backward makes as many. Half of them run over the hidden
-    stream (split by SP), half over what TP splits, which grows with the feed-forward width. Convolutions move
-    every activation `convolution_passes` times; 4-bit weights are made whole once each way.
-    Source: passes of the engine record; convolutions see assumptions.
+    stream (split by SP), half over what TP splits, which grows with the feed-forward width; 4-bit weights are
+    made whole once each way. Layers of convolutions have passes of their own.
+    Source: passes of the engine record.
     """
-    time, known = problem.engine.time, problem.assumptions
+    if convolutions(block):
+        return convolution_passes_s(problem, plans, block, shape)
+    time = problem.engine.time
     width_bytes = compute_bytes(plans.precision)
     compiled = np.where(plans.compile != Compile.OFF, time.compiled_passes_ratio, 1.0)
     casts = np.array([recipe.cast_passes for recipe in RECIPES])[plans.precision]
     passes = time.elementwise_passes * compiled + casts
-    pixels = sum(p.output_pixels * p.outputs for p in block.parts if isinstance(p, Convolution))
     inner = _inner_width(block, stack) / stack.hidden / 4.0
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
-    transformer_bytes = 0.0 if pixels else passes * rows * stack.hidden * width_bytes
-    convolution_bytes = known.convolution_passes * compiled * shape.samples * pixels * width_bytes
-    dequantised_bytes = _dequantised_bytes(problem, plans, stack, block)
-    return pass_s(problem, transformer_bytes + convolution_bytes + dequantised_bytes)
+    transformer_bytes = passes * rows * stack.hidden * width_bytes
+    return pass_s(problem, transformer_bytes + _dequantised_bytes(problem, plans, stack, block))
 
 
 def _dequantised_bytes(problem: Problem, plans: Plans, stack: Stack, block: Block) -> F64:

@@ -60,7 +60,7 @@ class Shape:
 class Matmul:
     """`count` products of (rows x inner) by (inner x outer).
 
-    `is_grouped` marks experts in one launch, `is_convolution` and `is_depthwise` kernels of their own.
+    `is_grouped` marks experts in one launch, `convolution` a kernel of its own.
     """
 
     rows: F64
@@ -68,8 +68,7 @@ class Matmul:
     outer: F64
     count: F64
     is_grouped: bool = False
-    is_convolution: bool = False
-    is_depthwise: bool = False
+    convolution: Convolution | None = None
 
     @property
     def flop(self) -> F64:
@@ -187,14 +186,7 @@ def _convolution(part: Convolution, shape: Shape) -> Matmul:
     rows = shape.samples * part.output_pixels
     inner = part.kernel * part.kernel * part.inputs / part.groups
     ones = np.ones_like(rows)
-    return Matmul(
-        rows=rows,
-        inner=ones * inner,
-        outer=ones * part.outputs,
-        count=ones,
-        is_convolution=True,
-        is_depthwise=part.groups > 1,
-    )
+    return Matmul(rows=rows, inner=ones * inner, outer=ones * part.outputs, count=ones, convolution=part)
 
 
 def _core(part: Attention, shape: Shape) -> Core:

@@ -90,7 +90,10 @@ class Experts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """One convolution with its norm; `output_pixels` is the area that it writes for one image."""
+    """One convolution with its norm; `output_pixels` is the area that it writes for one image.
+
+    `is_squeezed` says that squeeze-and-excitation rescales its output.
+    """
 
     inputs: int
     outputs: int
@@ -99,6 +102,7 @@ class Convolution:
     output_pixels: int
     has_bias: bool = False
     norm_parameters: int = 0
+    is_squeezed: bool = False
     name: str = "convolution"
 
 

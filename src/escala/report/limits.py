@@ -35,6 +35,8 @@ POSITIVE: Final = frozenset(MOST) | {
     "fp4_flop_per_s",
     "gemm_efficiency",
     "fp8_efficiency",
+    "fp32_efficiency",
+    "tf32_efficiency",
     "memory_efficiency",
     "flash2_efficiency",
     "flash3_efficiency",
