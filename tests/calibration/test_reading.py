@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from escala.calibration import Convention, Counter, Quantity, Reading, Row, Skip, read, read_rows
-from escala.model.engine import AttentionKernel
+from escala.model.engine import AttentionKernel, ConvolutionLayout
 from escala.model.interval import Regime
+from escala.model.network import Convolution
 from escala.model.plan import Offload, Plans, Precision, Recompute, Schedule
 from escala.model.rejects import Reject, rejects
+from escala.model.workload import OptimizerKind
 
 ROWS = {row.id: row for row in read_rows().rows}
 FULL, SELECTIVE, NONE = Recompute.FULL, Recompute.SELECTIVE, Recompute.NONE
@@ -212,7 +214,7 @@ BY_HAND = [
         FP8,
         4096 * 2048 / 4483625.7,
     ),
-    ("mlperf_006", "mxnet", (8, 1, 1, 1, 1), (0, 1), (408, 1), 1, NONE, FP16, 3264 / 54390.3112),
+    ("mlperf_006", "mlperf-mxnet", (8, 1, 1, 1, 1), (0, 1), (408, 1), 1, NONE, FP16, 3264 / 54390.3112),
     ("dle_cnn_001", "pytorch", (1, 1, 1, 1, 1), (0, 1), (256, 1), 1, NONE, Precision.TF32, 256 / 938),
     # rates count padded tokens, work does not
     (
@@ -534,3 +536,53 @@ def test_every_reason_is_tested():
     chosen = set(re.findall(r'^        "([^"]* [^"]*)": ', text, re.MULTILINE))
 
     assert raised | chosen == set(SKIPPED)
+
+
+def test_images_lie_as_the_configuration_says():
+    layouts = {
+        "extra_001": ConvolutionLayout.CHANNELS_FIRST,  # CSC: NCHW
+        "extra_285": ConvolutionLayout.CHANNELS_FIRST,  # Kempner: PyTorch's default
+        "extra_375": ConvolutionLayout.CHANNELS_FIRST,  # tf_cnn_benchmarks: NCHW on GPU
+        "dle_cnn_001": ConvolutionLayout.CHANNELS_LAST_IN_16_BIT,  # nhwc with AMP only
+        "dle_cnn_039": ConvolutionLayout.CHANNELS_LAST,  # EfficientNet: nhwc throughout
+        "dle_cnn_101": ConvolutionLayout.CHANNELS_LAST_IN_16_BIT,  # XLA's choice on Volta and later
+    }
+
+    found = {name: reading(name).problem.engine.time.convolution_layout for name in layouts}
+
+    assert found == layouts
+
+
+def test_squeeze_and_excitation_marks_the_outputs_that_it_rescales():
+    def squeezed(name: str) -> list[bool]:
+        blocks = reading(name).problem.workload.network.main.blocks
+        return [part.is_squeezed for part in blocks[1].parts if isinstance(part, Convolution)]
+
+    assert squeezed("dle_cnn_013") == [False, False, False, False]  # ResNeXt-101, entry with shortcut
+    assert squeezed("dle_cnn_025") == [False, False, True, False]
+    assert squeezed("dle_cnn_039") == [True, False]  # EfficientNet-B0, first: depthwise, project
+
+
+def test_the_cluster_of_kempner_has_devices_of_40_gb():
+    assert reading("extra_285").problem.accelerator.name == "a100-sxm-40gb"
+
+
+def test_padding_is_computed_where_sequences_are_not_sorted():
+    # PyTorch BERT: phase 1 of 128 unbinned, phase 2 of 512 in bins of 64, SQuAD of 384 whole; MLPerf half
+    tokens = {"dle_nlp_001": 128, "dle_nlp_007": 307, "dle_nlp_034": 384, "mlperf_002": 256}
+
+    assert {name: reading(name).problem.workload.sequence_tokens for name in tokens} == tokens
+    assert "padding" in reading("dle_nlp_007").imputed
+    assert "padding" not in reading("dle_nlp_001").imputed
+
+
+def test_horovod_reduces_after_backward():
+    hidden = {name: reading(name).problem.engine.time.gradient_hidden for name in ("extra_001", "extra_019")}
+
+    assert hidden == {"extra_001": 0.75, "extra_019": 0.0}
+
+
+def test_convolutional_networks_are_trained_by_momentum():
+    optimizer = reading("dle_cnn_001").problem.workload.optimizer
+
+    assert (optimizer.kind, optimizer.moments) == (OptimizerKind.SGD, 1)

@@ -1,6 +1,6 @@
 """Shapes of convolutional networks that tables name and the catalog lacks: ResNeXt, EfficientNet.
 
-Squeeze-and-excitation is left out: its products are below one in a thousand, its passes are not counted.
+Squeeze-and-excitation is a mark on the output that it rescales: its products are below one in a thousand.
 """
 
 from collections.abc import Mapping
@@ -26,15 +26,18 @@ _SIZES: Final[Mapping[str, tuple[float, float, int]]] = {"b0": (1.0, 1.0, 224), 
 RESNEXT_GROUPS: Final = 32
 
 
-def resnext101() -> Network:
-    """ResNeXt-101 32x4d: ResNet-101 with inner maps twice as wide, the 3 x 3 ones in 32 groups (Xie 2017)."""
+def resnext101(*, is_squeezed: bool = False) -> Network:
+    """ResNeXt-101 32x4d: ResNet-101 with inner maps twice as wide, the 3 x 3 ones in 32 groups (Xie 2017).
+
+    Squeezed: the output of every block is rescaled (Hu 2018).
+    """
     found = network("resnet-101")
     stack = found.main
-    blocks = tuple(replace(block, parts=_grouped(block.parts)) for block in stack.blocks)
+    blocks = tuple(replace(block, parts=_grouped(block.parts, is_squeezed)) for block in stack.blocks)
     return replace(found, name="resnext-101-32x4d", stacks=(replace(stack, blocks=blocks),))
 
 
-def _grouped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _grouped(parts: tuple[Part, ...], is_squeezed: bool) -> tuple[Part, ...]:
     convolutions = [part for part in parts if isinstance(part, Convolution)]
     if len(convolutions) < 3:
         return parts
@@ -43,7 +46,7 @@ def _grouped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return (
         replace(down, outputs=inner, norm_parameters=2 * inner),
         replace(middle, inputs=inner, outputs=inner, groups=RESNEXT_GROUPS, norm_parameters=2 * inner),
-        replace(up, inputs=inner),
+        replace(up, inputs=inner, is_squeezed=is_squeezed),
         *shortcut,
     )
 
@@ -81,10 +84,10 @@ def _network(name: str, layers: list[Block], hidden: int, side: int) -> Network:
 
 
 def _inverted(inputs: int, outputs: int, expansion: int, kernel: int, side: int, stride: int) -> Block:
-    """Expand 1 x 1, depthwise, project 1 x 1."""
+    """Expand 1 x 1, depthwise and squeezed, project 1 x 1."""
     inner, after = inputs * expansion, -(-side // stride)
     expand = (_convolution(inputs, inner, 1, side),) if expansion > 1 else ()
-    depthwise = replace(_convolution(inner, inner, kernel, after), groups=inner)
+    depthwise = replace(_convolution(inner, inner, kernel, after), groups=inner, is_squeezed=True)
     return _block(f"{outputs} wide", *expand, depthwise, _convolution(inner, outputs, 1, after))
 
 

@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,22 +18,24 @@ from escala.calibration.shapes import shape
 from escala.calibration.software import Counter, Software, Traits, software, traits
 from escala.catalog.accelerators import accelerator
 from escala.catalog.engines import assumptions, engine
-from escala.model.assumptions import Assumptions
 from escala.model.engine import Engine
 from escala.model.estimate import deal, memory_of
 from escala.model.interval import Regime, regime
 from escala.model.memory import Verdict
 from escala.model.network import Network
 from escala.model.parameters import network_parameters
-from escala.model.plan import Offload, Plan, Plans, Precision
+from escala.model.plan import Offload, Plan, Plans
 from escala.model.problem import Problem
-from escala.model.workload import Lengths, Lora, Method, Optimizer, Workload
+from escala.model.workload import Lengths, Lora, Method, Optimizer, OptimizerKind, Workload
 
-# Share of a padded sequence that is text, by length, where the code removes padding (PyTorch BERT; step-time
-# study, 1.3): rates are printed in padded tokens.
-FILL: Final = {512: 0.60, 128: 0.80}
-UNPADDED: Final = ("deeplearningexamples-pytorch", "mlperf-bert")
-CHANNELS_FIRST_RATIO: Final = 1.49  # 16-bit convolutions in NCHW order; step-time study, 2.2
+# Share of a padded sequence that is computed, where rates are printed in padded tokens. PyTorch BERT sorts
+# sequences of 512 into bins of 64 and leaves those of 128 whole (its run scripts: phase1/unbinned and
+# phase2/bin_size_64; share: step-time study, 1.3). MLPerf removes padding, half of the tokens (Krell 2021,
+# Efficient Sequence Packing: packing could double the speed).
+FILL: Final[Mapping[str, Mapping[int, float]]] = {
+    "deeplearningexamples-pytorch": {512: 0.60},
+    "mlperf-bert": {512: 0.50},
+}
 # Paged 8-bit states stay on the device while they fit beside the weights (bitsandbytes pages them to the host
 # when memory runs short): two states of a byte each beside 2 bytes of weight.
 _PAGED_BYTES: Final = 2.0 * 1.0 + 2.0
@@ -132,7 +135,7 @@ def _reading(row: Row) -> Reading:
         workload=_workload(row, net.network, filled, ran.batch.whole, known),
         cluster=place.cluster,
         engine=kept.on(known),
-        assumptions=_assumptions(row, ran.plan),
+        assumptions=assumptions(),
     )
     plan, open_offload = _offloaded(row, problem, ran.plan)
     seen = published(row, problem, sw, tokens)
@@ -190,9 +193,10 @@ def _tokens(row: Row, network: Network) -> tuple[int, tuple[str, ...]]:
 
 def _filled(tokens: int, sw: Software) -> tuple[int, tuple[str, ...]]:
     """Tokens that are computed: without padding where the code removes it."""
-    if sw.engine not in UNPADDED:
+    share = FILL.get(sw.engine, {}).get(tokens)
+    if share is None:
         return tokens, ()
-    return max(round(tokens * FILL.get(tokens, 1.0)), 1), ("padding",)
+    return max(round(tokens * share), 1), ("padding",)
 
 
 def _workload(row: Row, network: Network, tokens: int, samples: int, known: Engine) -> Workload:
@@ -236,7 +240,12 @@ def _rank(row: Row) -> int:
 
 
 def _optimizer(row: Row, network: Network, known: Engine) -> Optimizer:
-    """AdamW, states as wide as the weights it updates; torchtune's 8-bit ones leave a device too small."""
+    """AdamW, states as wide as the weights it updates; torchtune's 8-bit ones leave a device too small.
+
+    Convolutional networks are trained by SGD with momentum.
+    """
+    if row.arch == "cnn":
+        return Optimizer(kind=OptimizerKind.SGD, moments=1)
     tunes = "torchtune" in row.source and row.method == "full"
     if "8-bit" in row.other or (tunes and "memory and speed" in row.source and row.devices == 1):
         fits = _PAGED_BYTES * network_parameters(network).total < accelerator(device_name(row)).memory_bytes
@@ -244,14 +253,6 @@ def _optimizer(row: Row, network: Network, known: Engine) -> Optimizer:
     adapted = method_of(row) in (Method.LORA, Method.QLORA)
     wide = _lora(row, known).weight_bytes if adapted else known.memory.weight_bytes
     return Optimizer(state_bytes=4.0 if known.memory.master_bytes else wide)
-
-
-def _assumptions(row: Row, plan: Plan) -> Assumptions:
-    """The shared constants; convolutions in NCHW order move more in 16 bit."""
-    known = assumptions()
-    if "NCHW" not in row.notes or plan.precision not in (Precision.FP16, Precision.BF16):
-        return known
-    return replace(known, convolution_passes=known.convolution_passes * CHANNELS_FIRST_RATIO)
 
 
 def _comparable(row: Row, seen: Published, plan: Plan, problem: Problem) -> Published:

@@ -114,7 +114,7 @@ def shape(row: Row) -> Shape:
 def _convolutional(name: str) -> Network:
     known = next((value for pattern, value in KNOWN.items() if re.search(pattern, name)), "")
     if "resnext101" in name:
-        return resnext101()
+        return resnext101(is_squeezed=name.startswith("se-"))
     found = network(known) if known.startswith("resnet") else efficientnet(name.rpartition("-")[2])
     if found is None:
         raise Unreadable("convolutional network without a shape")

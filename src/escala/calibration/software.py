@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from escala.calibration.rows import Row
-from escala.model.engine import AttentionKernel, Engine
+from escala.model.engine import AttentionKernel, ConvolutionLayout, Engine
 from escala.model.plan import Compile, Recompute
 
 
@@ -99,7 +99,8 @@ SOFTWARE: Final = (
     Software(pattern=r"transformers", engine="hf-trainer"),
     Software(pattern=r"tensorflow 1|tf_cnn", engine="tf1-xla", compile=Compile.DEFAULT),
     Software(pattern=r"mlperf.*bert", engine="mlperf-bert"),
-    Software(pattern=r"mxnet|mlperf", engine="mxnet", compile=Compile.DEFAULT),
+    Software(pattern=r"mlperf", engine="mlperf-mxnet", compile=Compile.DEFAULT),
+    Software(pattern=r"mxnet", engine="mxnet", compile=Compile.DEFAULT),
     Software(pattern=r"tf2 bert", engine="deeplearningexamples-tf2"),
     Software(pattern=r"pytorch bert", engine="deeplearningexamples-pytorch"),
     Software(pattern=r"convnets|efficientnet|kempner|csc|imagenet", engine="pytorch"),
@@ -134,10 +135,12 @@ def _generation(row: Row, known: Software) -> Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What a row says of its software beyond the engine: attention kernel, overlap of expert traffic."""
+    """What a row says of its software beyond the engine: attention kernel, overlaps, layout of images."""
 
     kernel: AttentionKernel | None = None
     overlaps_experts: bool = False
+    overlaps_gradients: bool = True
+    layout: ConvolutionLayout | None = None
 
     def on(self, engine: Engine) -> Engine:
         """The engine as this row ran it."""
@@ -146,6 +149,10 @@ class Traits:
             time = replace(time, attention_kernel=self.kernel)
         if self.overlaps_experts:
             time = replace(time, expert_exposed=time.expert_exposed * OVERLAPPED_EXPERTS)
+        if not self.overlaps_gradients:
+            time = replace(time, gradient_hidden=0.0)
+        if self.layout is not None:
+            time = replace(time, convolution_layout=self.layout)
         return replace(engine, time=time)
 
 
@@ -161,7 +168,26 @@ def traits(row: Row, known: Software, engine: Engine) -> Traits:
         kernel = AttentionKernel.FLASH2
     if known.engine == "jaxtoolbox":
         kernel = _pax_kernel(row)
-    return Traits(kernel=kernel, overlaps_experts="ep_overlap=on" in row.other)
+    return Traits(
+        kernel=kernel,
+        overlaps_experts="ep_overlap=on" in row.other,
+        overlaps_gradients="horovod" not in f"{row.framework} {row.other}".lower(),
+        layout=_layout(row),
+    )
+
+
+# DeepLearningExamples, PyTorch/Classification/ConvNets/configs.yml: `memory_format: nhwc` stands at the AMP
+# entries of ResNet and ResNeXt, and at all of EfficientNet. tf_cnn_benchmarks: `data_format` is NCHW on GPU.
+_LAYOUTS: Final = {
+    r"PyTorch ConvNets": ConvolutionLayout.CHANNELS_LAST_IN_16_BIT,
+    r"PyTorch EfficientNet": ConvolutionLayout.CHANNELS_LAST,
+    r"CARAML": ConvolutionLayout.CHANNELS_FIRST,
+}
+
+
+def _layout(row: Row) -> ConvolutionLayout | None:
+    """In which order image tensors lay where the run's configuration says so."""
+    return next((word for name, word in _LAYOUTS.items() if re.search(name, row.source)), None)
 
 
 def _pax_kernel(row: Row) -> AttentionKernel:
