@@ -68,7 +68,8 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     norm_bytes = _norm_bytes(problem, block, cast, plans.compile != Compile.OFF)
     total = block.norms * (norm_bytes * stream + 4.0 * shape.split_tokens)
     total = total + problem.engine.memory.mask_bytes * stream + _adapter_bytes(problem, block, stack, shape)
-    total = total + _older_inputs(problem, block, stack, shape)
+    if _quantised_input_bytes(problem) > 2.0:
+        total = total + (_quantised_input_bytes(problem) - 2.0) * _inputs(block, stack, shape)
     for part in block.parts:
         total = total + _input_bytes(problem, part, cast) * stream
         total = total + _part(problem, plans, part, stack.hidden, shape)
@@ -125,25 +126,22 @@ def _norm_bytes(problem: Problem, block: Block, cast: Bool, compiled: Bool) -> F
 
 def drops_inputs(problem: Problem) -> bool:
     """True when linear maps keep no input: frozen weights need none, but some quantised maps keep theirs."""
-    return problem.workload.is_frozen and not _quantised_copies(problem)
+    return problem.workload.is_frozen and not _quantised_input_bytes(problem)
 
 
-def _quantised_copies(problem: Problem) -> float:
+def _quantised_input_bytes(problem: Problem) -> float:
     is_quantised = problem.workload.method is Method.QLORA
-    return problem.engine.memory.quantised_input_copies if is_quantised else 0.0
+    return problem.engine.memory.quantised_input_bytes if is_quantised else 0.0
 
 
-def _older_inputs(problem: Problem, block: Block, stack: Stack, shape: Shape) -> F64:
-    """Inputs of quantised maps that the graph of the step before still holds: 2 bytes each, copies - 1 times.
-
-    Source: engine record.
-    """
+def _inputs(block: Block, stack: Stack, shape: Shape) -> F64:
+    """Elements of the inputs of all linear maps of a layer, which a graph that lives on holds once more."""
     widths = np.zeros_like(shape.tokens)
     for part in block.parts:
         if isinstance(part, (Attention, FeedForward)):
             wide = part.heads * part.value_head_dim if isinstance(part, Attention) else part.width
             widths = widths + stack.hidden * shape.split_tokens + wide * shape.tokens / shape.tp
-    return 2.0 * widths * max(_quantised_copies(problem) - 1.0, 0.0)
+    return widths
 
 
 def _input_bytes(problem: Problem, part: object, cast: Bool) -> F64:
@@ -188,7 +186,8 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
         else 0.0
     )
     extra = (low if part.kv_rank else 0.0) + normed * tokens
-    extra = extra + 2.0 * (query + key_value) * tokens * memory.pins_fused_qkv
+    if memory.pins_fused_qkv:
+        extra = extra + 2.0 * (query + key_value) * tokens
     if is_flash(problem, part):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
     expanded = part.heads * (part.head_dim + part.value_head_dim) if memory.expands_kv else key_value

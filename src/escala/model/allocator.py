@@ -20,13 +20,13 @@ class Held:
     device_bytes: F64
 
 
-def held_bytes(problem: Problem, plans: Plans, slacked_bytes: F64, stranded_bytes: F64) -> Held:
+def held_bytes(problem: Problem, groups_bytes: F64, slacked_bytes: F64, stranded_bytes: F64) -> Held:
     """Peak with slack + stranded blocks, never above the device: near capacity cached blocks are given back.
 
     The driver shows the context, workspaces and buffers of collectives as well. Source: the allocator's
     documented rules; engine records.
     """
-    outside = problem.engine.memory.context_bytes + group_bytes(problem, plans)
+    outside = problem.engine.memory.context_bytes + groups_bytes
     room = np.maximum(slacked_bytes, problem.accelerator.memory_bytes - outside)
     reserved = np.minimum(slacked_bytes + stranded_bytes, room)
     return Held(reserved_bytes=reserved, device_bytes=reserved + outside)
@@ -37,9 +37,10 @@ def group_bytes(problem: Problem, plans: Plans) -> F64:
 
     Kinds are dp, tp, pp, cp and ep. Source: engine record.
     """
-    degrees = (plans.dp, plans.tp, plans.pp, plans.cp, plans.ep)
-    groups = np.sum([np.asarray(degree > 1, np.float64) for degree in degrees], axis=0)
-    return np.asarray(problem.engine.memory.communicator_bytes * groups, np.float64)
+    in_use = np.zeros(len(plans))
+    for degree in (plans.dp, plans.tp, plans.pp, plans.cp, plans.ep):
+        in_use += degree > 1
+    return problem.engine.memory.communicator_bytes * in_use
 
 
 def stranded_loss_bytes(problem: Problem, plans: Plans, logits_bytes: F64, at_loss: Bool) -> F64:
@@ -50,7 +51,7 @@ def stranded_loss_bytes(problem: Problem, plans: Plans, logits_bytes: F64, at_lo
     Source: simulation of the caching allocator's documented rules; engine records.
     """
     engine = problem.engine.memory
-    if not problem.workload.lengths.is_packed and engine.varied_length_ratio > 1.0:
+    if not problem.workload.lengths.is_packed:
         return np.asarray(logits_bytes * (engine.varied_length_ratio - 1.0), np.float64)
     drops = (plans.fused_loss == 0) & (plans.tp == 1) & (12.0 <= engine.loss_bytes < 16.0)
     return np.where(at_loss & drops, logits_bytes * 2.0 / max(engine.loss_bytes, 1.0), 0.0)

@@ -101,8 +101,8 @@ class EngineMemory:
     `pins_fused_qkv`: one saved view keeps the fused output of query, key and value.
     `flat_step` says that step temporaries are one block, which no freed block can hold; `varied_length_ratio`
     what the allocator holds for a loss of varying length, over the longest. `keeps_stage_outputs` says that
-    pipeline stages keep what they sent. Quantised maps may keep their inputs so many times
-    (`quantised_input_copies`), and `quantised_ends_share` of embedding and head is quantised as well.
+    pipeline stages keep what they sent. Quantised maps may keep their inputs, with those of the step before
+    (`quantised_input_bytes`), and `quantised_ends_share` of embedding and head is quantised as well.
     """
 
     weight_bytes: float
@@ -134,7 +134,7 @@ class EngineMemory:
     score_bytes: float
     keeps_stage_outputs: bool
     quantised_ends_share: float
-    quantised_input_copies: float
+    quantised_input_bytes: float
     selective: SelectiveKind
     static_slack: float
     dynamic_slack: float

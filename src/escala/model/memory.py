@@ -105,14 +105,15 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
     `layers` has the kept bytes of each kind of layer, one row a plan.
     """
     flights = in_flight(plans, pairs)
-    kept = activation_bytes(plans, pairs, layers, flights)
-    kept = kept[0] + stage_output_bytes(problem, plans, pairs, flights), kept[1]
-    kinds = _kinds(problem, plans, pairs, parts, kept)
+    total, working = activation_bytes(plans, pairs, layers, flights)
+    if problem.engine.memory.keeps_stage_outputs:
+        total = total + stage_output_bytes(problem, plans, pairs, flights)
+    kinds = _kinds(problem, plans, pairs, parts, (total, working))
     phases = _phases(problem, plans, pairs, parts, kinds, flights)
     running = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
     peak = np.maximum(running, phases.init_bytes)
     static = _static_bytes(problem, plans, pairs, kinds, phases, peak)
-    needed = with_slack(problem, static, peak - static) + group_bytes(problem, plans)[pairs.row]
+    needed = with_slack(problem, static, peak - static)
     worst = first_of_largest(needed, pairs)
     return _assemble(problem, plans, pairs, kinds, phases, peak, needed, worst)
 
@@ -162,12 +163,15 @@ def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F6
     take = pairs.row
     recomputed = recompute_share(plans, pairs)
     selective = plans.recompute[take] == Recompute.SELECTIVE
-    moved = plans.offload_activations[take] != Offload.NONE
+    moved = plans.offload_activations != Offload.NONE
+    counts = pairs.counts
+    if moved.any():
+        counts = np.where(moved[take, None], np.minimum(counts, 2.0 / flights[:, None]), counts)
     total, working = np.zeros(len(take)), np.zeros(len(take))
     for kind, layer in enumerate(layers):
         plain = np.where(selective, layer.selective_bytes[take], layer.whole_bytes[take])
         of_layer = recomputed * layer.checkpoint_bytes[take] + (1 - recomputed) * plain
-        count = np.where(moved, np.minimum(pairs.counts[:, kind], 2.0 / flights), pairs.counts[:, kind])
+        count = counts[:, kind]
         total = total + count * of_layer
         busy = np.where((recomputed > 0) | selective, layer.working_bytes[take], 0.0)
         working = np.maximum(working, np.where(count > 0, busy, 0.0))
@@ -182,7 +186,7 @@ def stage_output_bytes(problem: Problem, plans: Plans, pairs: Slots, flights: F6
     take, stack = pairs.row, problem.workload.network.main
     split = np.where(plans.sp == 1, plans.tp, 1) * plans.cp
     stream = plans.micro_batch * problem.workload.sequence_tokens * stack.hidden / split
-    sends = (plans.pp[take] > 1) & (pairs.has_head == 0) & problem.engine.memory.keeps_stage_outputs
+    sends = (plans.pp[take] > 1) & (pairs.has_head == 0)
     return np.where(sends, 2.0 * stream[take] * flights, 0.0)
 
 
@@ -264,11 +268,12 @@ def _assemble(
 ) -> Memory:
     own = MemoryKinds(**{name: getattr(kinds, name)[worst] for name in MemoryKinds.__slots__})
     each = Phases(**{name: getattr(phases, name)[worst] for name in Phases.__slots__})
-    allocated, need = peak[worst], needed[worst]
-    slacked = need - problem.assumptions.reserve_bytes - group_bytes(problem, plans)
+    allocated, groups = peak[worst], group_bytes(problem, plans)
+    need = needed[worst] + groups
+    slacked = needed[worst] - problem.assumptions.reserve_bytes
     stranded = stranded_loss_bytes(problem, plans, own.logits_bytes, each.loss_bytes >= allocated)
     stranded = stranded + stranded_step_bytes(problem, own.step_bytes, each.step_bytes >= allocated)
-    held = held_bytes(problem, plans, slacked, stranded)
+    held = held_bytes(problem, groups, slacked, stranded)
     return Memory(
         kinds=own,
         phases=each,

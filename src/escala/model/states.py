@@ -51,8 +51,10 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
     frozen_bytes = base_weight_bytes(problem.workload)
     whole_dense = parts.dense + parts.ends
     inner, outer = weight_bytes(problem)
-    weights = inner * per_rank(plans, pairs, parts.dense, parts.expert, 3)
-    weights = weights + outer * per_rank(plans, pairs, parts.ends, np.zeros(len(parts.ends)), 3)
+    weights = inner * per_rank(plans, pairs, whole_dense, parts.expert, 3)
+    if outer != inner:
+        none = np.zeros(len(parts.ends))
+        weights = weights + (outer - inner) * per_rank(plans, pairs, parts.ends, none, 3)
     trained = parts.trained_dense, parts.trained_expert
     gradient_bytes, state_bytes = engine.gradient_bytes, engine.master_bytes
     if frozen_bytes is not None and problem.workload.lora is not None:
@@ -118,7 +120,8 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
     whole = width * parts.total + reduced * parts.largest
     sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1)
     held = np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
-    return held + dequantised_bytes(problem, plans)[take]
+    is_quantised = problem.workload.method is Method.QLORA
+    return held + dequantised_bytes(problem, plans)[take] if is_quantised else held
 
 
 def dequantised_bytes(problem: Problem, plans: Plans) -> F64:
@@ -127,8 +130,6 @@ def dequantised_bytes(problem: Problem, plans: Plans) -> F64:
     Source: traces of 4-bit linear maps of bitsandbytes 0.50, which restore one weight at a time.
     """
     network = problem.workload.network
-    if problem.workload.method is not Method.QLORA:
-        return np.zeros(len(plans))
     heads = [stack.hidden * stack.head.outputs for stack in network.stacks if stack.head is not None]
     head = max(heads, default=0) if problem.engine.memory.quantised_ends_share else 0
     return 2.0 * np.maximum(largest_matrix(network, plans), head)
