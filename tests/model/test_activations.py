@@ -315,3 +315,25 @@ def test_a_fused_softmax_keeps_5_bytes_a_score(real, gpt):
     problem = with_kernel(real(gpt, "megatron-deepspeed", gpu="a100-sxm-80gb"), AttentionKernel.FUSED_SOFTMAX)
 
     assert per_token(problem) == 34 * GPT_H + 5 * GPT_HEADS * TOKENS + 8
+
+
+def test_transformer_engine_keeps_inputs_in_the_format_they_are_multiplied_in(real, llama):
+    # fp8: inputs of q, k, v and of gate, up and the product for down take 1 byte instead of 2; the attention
+    # output is kept in both
+    problem = real(llama(), "megatron-core")
+    wide, scaled = (per_token(problem, Plan(precision=p)) for p in (Precision.BF16, Precision.FP8_TENSORWISE))
+
+    assert wide - scaled == H + H + F - QD
+
+
+def test_a_gate_inside_the_expert_leaves_its_output_out(real, llama):
+    # transformers keeps 4 h a routed token (copy and output), Megatron-Core 2 h; 2 experts a token
+    experts = Experts(experts=8, top_k=2, width=768, is_gated=True)
+    attention = Attention(heads=HEADS, kv_heads=KV_HEADS, head_dim=128, value_head_dim=128)
+    block = Block(name="layer", parts=(attention, experts), norm_weights=1)
+    stack = Stack(role=StackRole.DECODER, hidden=H, blocks=(block,), pattern=(0,))
+    problem = real(Network(name="moe", family="test", stacks=(stack,)), "megatron-core")
+
+    routed = 2 * (2 * H + 6 * 768 + 28)
+    dense = 8 * H + 4 * QD + 4 * KV + 4 * HEADS + 8
+    assert per_token(problem) == dense + routed + 4 * 8 + 16

@@ -73,7 +73,30 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     for part in block.parts:
         total = total + _input_bytes(problem, part, cast) * stream
         total = total + _part(problem, plans, part, stack.hidden, shape)
+        if problem.engine.memory.keeps_scaled_inputs and not drops_inputs(problem):
+            total = total - _saved_by_scaling(plans, part, stack.hidden, shape)
     return np.asarray(total, np.float64)
+
+
+def _saved_by_scaling(plans: Plans, part: object, hidden: int, shape: Shape) -> F64:
+    """What inputs take less in a scaled format: 2 - its bytes, but the attention output is kept in both.
+
+    Source: Transformer Engine, pytorch/module/linear.py (saves the quantised, column-wise input).
+    """
+    width = np.array([recipe.linear_bytes if recipe.is_scaled else 2.0 for recipe in RECIPES])[
+        plans.precision
+    ]
+    less, tokens = 2.0 - width, shape.tokens / shape.tp
+    if isinstance(part, Attention):
+        both = np.where(less > 0, width, 0.0) * part.heads * part.value_head_dim * tokens
+        return less * hidden * shape.split_tokens - both
+    if isinstance(part, FeedForward):
+        return less * (hidden * shape.split_tokens + part.width * tokens)
+    if isinstance(part, Experts):
+        routed = tokens * part.top_k * shape.etp
+        inner = routed * (hidden + part.width / shape.etp)
+        return less * (hidden * shape.split_tokens + inner + part.shared_width * tokens)
+    return np.zeros_like(shape.tokens)
 
 
 def _adapter_bytes(problem: Problem, block: Block, stack: Stack, shape: Shape) -> F64:
@@ -222,13 +245,14 @@ def _tensors(memory: EngineMemory, plans: Plans, is_gated: bool, frozen: bool) -
 def _experts(
     memory: EngineMemory, plans: Plans, part: Experts, hidden: int, shape: Shape, frozen: bool
 ) -> F64:
-    """Per routed token: its copy (4 hidden), the inner tensors, 28 bytes of indices; router 4 experts + 16.
+    """Per routed token: engine bytes * hidden, the inner tensors, 28 bytes of indices; router 4 experts + 16.
 
-    Source: traces of the mixture layers of transformers 5.24, exact to the byte.
+    The copy is 2 hidden, its output 2 more unless the gate is applied inside the expert.
+    Source: traces of the mixture layers of transformers 5.24, exact to the byte; Megatron-Core, experts.py.
     """
     routed = shape.tokens * part.top_k * shape.etp / shape.tp
     tensors = _tensors(memory, plans, part.is_gated, frozen)
-    inner = routed * (4.0 * hidden + 2.0 * tensors * part.width / shape.etp + 28.0)
+    inner = routed * (memory.routed_bytes * hidden + 2.0 * tensors * part.width / shape.etp + 28.0)
     shared = 2.0 * tensors * part.shared_width * shape.tokens / shape.tp
     return inner + shared + shape.split_tokens * (4.0 * part.experts + 16.0)
 

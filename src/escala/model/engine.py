@@ -98,6 +98,8 @@ class EngineMemory:
     `loss_bytes` are bytes per logit at the peak of the loss; `fused_loss_bytes` with a fused or chunked
     cross-entropy. `context_bytes` is CUDA context and workspaces that the framework's own counter does not
     see, `communicator_bytes` the buffers of each group of ranks; `slack` the share that the allocator adds.
+    `routed_bytes` is kept for each hidden element of a routed token, beside the inner tensors of its expert;
+    `keeps_scaled_inputs` says that linear maps keep their inputs in the scaled format they multiply in.
     `pins_fused_qkv`: one saved view keeps the fused output of query, key and value.
     `flat_step` says that step temporaries are one block, which no freed block can hold; `varied_length_ratio`
     what the allocator holds for a loss of varying length, over the longest. `keeps_stage_outputs` says that
@@ -129,6 +131,8 @@ class EngineMemory:
     gated_tensors: float
     compiled_gated_tensors: float
     plain_tensors: float
+    routed_bytes: float
+    keeps_scaled_inputs: bool
     expands_kv: bool
     pins_fused_qkv: bool
     score_bytes: float
