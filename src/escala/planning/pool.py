@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from escala.model.columns import F64, I64, Bool
+from escala.model.columns import F64, I64, Bool, distinct
 from escala.model.plan import Plan, Plans, concatenate
 from escala.planning.cells import CELL
 from escala.planning.simplicity import family_masks
@@ -92,7 +92,4 @@ def layout_keys(plans: Plans) -> I64:
 
 def first_of_each(keys: I64) -> I64:
     """Row of the first occurrence of every distinct key, in order of occurrence."""
-    if not len(keys):
-        return np.empty(0, np.int64)
-    _, first = np.unique(keys, axis=0, return_index=True)
-    return np.sort(first)
+    return np.sort(distinct(list(keys.T))[0])

@@ -37,6 +37,11 @@ class Rows:
         """The given rows (indices, a mask or a slice), in that order."""
         return replace(self, plans=self.plans.take(rows), seconds=self.seconds[rows], group=self.group[rows])
 
+    def rising(self) -> Self:
+        """By rising seconds; rows that differ by rounding alone stay in the order of the space."""
+        least_s = max(float(self.seconds.min(initial=np.inf)), 1e-12)
+        return self.take(np.argsort((self.seconds / least_s).round(9), kind="stable"))
+
     def placed(self) -> Self:
         """One row for each mesh order of each row."""
         ways = self.ways

@@ -160,7 +160,7 @@ class _Search:
         if int(rows.ways.max(initial=1)) > 1:
             rows = rows.placed()
             rows = self._sift(rows, self.frontier.first_rank_s(rows))
-        rows, some = rows.take(np.argsort(rows.seconds, kind="stable")), FIRST_ROWS
+        rows, some = rows.rising(), FIRST_ROWS
         while len(rows):
             self._rank(rows.take(slice(0, some)).plans)
             rows = rows.take(slice(some, None))
