@@ -11,7 +11,7 @@ from typing import Final
 from escala.calibration.reading import Reading
 from escala.calibration.software import Counter
 from escala.model.estimate import deal, memory_of, time_of
-from escala.model.interval import interval_ratio
+from escala.model.interval import interval_ratio, regime
 from escala.model.memory import Verdict
 from escala.model.plan import Plans
 from escala.model.problem import Problem
@@ -65,7 +65,7 @@ def _question(reading: Reading) -> Problem:
 
 def _predicted(readings: Sequence[Reading]) -> list[Prediction]:
     problem, plans = readings[0].problem, Plans.of([reading.plan for reading in readings])
-    seconds, ratios = time_of(problem, plans).step_s, interval_ratio(problem, plans)
+    seconds, ratios = time_of(problem, plans).step_s, interval_ratio(problem, regime(problem, plans))
     space = memory_of(problem, plans, deal(problem, plans))
     shares = space.needed_bytes / problem.accelerator.memory_bytes
     return [

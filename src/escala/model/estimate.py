@@ -62,7 +62,7 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
     dealt = deal(problem, plans)
     space = memory_of(problem, plans, dealt)
     time = step_time(problem, plans, dealt.pairs, dealt.parts, timed_layers(problem, plans))
-    step_s = time.step_s
+    step_s, regimes = time.step_s, regime(problem, plans)
     peak, devices = reference_peak_flop_per_s(problem), plans.devices.astype(np.float64)
     too_big = np.where(space.verdict == Verdict.DOES_NOT_FIT, int(Reject.MEMORY), 0)
     return Estimate(
@@ -73,8 +73,8 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
         step_s=step_s,
         mfu=utilisation(model_flop(problem.workload), step_s, devices, peak),
         hfu=utilisation(hardware_flop(problem.workload, plans), step_s, devices, peak),
-        interval_ratio=interval_ratio(problem, plans),
-        regime=regime(problem, plans),
+        interval_ratio=interval_ratio(problem, regimes),
+        regime=regimes,
         reject=rejects(problem, plans) | too_big,
     )
 

@@ -60,9 +60,9 @@ def regime(problem: Problem, plans: Plans) -> I64:
     return widest
 
 
-def interval_ratio(problem: Problem, plans: Plans) -> F64:
-    """Factor of the 80 % interval of step time: value / ratio to value * ratio. Shape (n,)."""
-    return _ratio(problem)[regime(problem, plans)]
+def interval_ratio(problem: Problem, regimes: I64) -> F64:
+    """Factor of the 80 % interval of step time, by regime: value / ratio to value * ratio. Shape (n,)."""
+    return _ratio(problem)[regimes]
 
 
 def _ratio(problem: Problem) -> F64:
