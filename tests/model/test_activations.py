@@ -298,14 +298,13 @@ def test_dropout_makes_every_adapter_keep_a_copy_and_its_mask(real, llama):
 
 
 def test_old_4_bit_maps_keep_their_inputs_and_those_of_the_step_before(real, llama):
-    # LitGPT pins q | k | v; this step: inputs of q, k, v and of gate, up (4h), of down (2f);
+    # LitGPT repeats k and v for all heads; this step: inputs of q, k, v and of gate, up (4h), of down (2f);
     # the step before: those and the attention output
     network = llama()
     lora = real(network, "litgpt", lora=Lora(targets=()))
     quantised = replace(lora, workload=replace(lora.workload, method=Method.QLORA))
 
-    pinned = 2 * (QD + 2 * KV)
-    assert per_token(lora) == 8 * H + 4 * QD + 4 * KV + 6 * F + 4 * HEADS + 8 + pinned
+    assert per_token(lora) == 8 * H + 4 * QD + 4 * QD + 6 * F + 4 * HEADS + 8
     added = (4 * H + 2 * F) + (4 * H + 2 * QD + 2 * F)
     assert per_token(quantised) == per_token(lora) + added
 
@@ -337,3 +336,8 @@ def test_a_gate_inside_the_expert_leaves_its_output_out(real, llama):
     routed = 2 * (2 * H + 6 * 768 + 28)
     dense = 8 * H + 4 * QD + 4 * KV + 4 * HEADS + 8
     assert per_token(problem) == dense + routed + 4 * 8 + 16
+
+
+def test_a_saved_view_pins_the_fused_output_where_every_head_has_its_keys(real, gpt):
+    # LitGPT: q | k | v is one tensor, of which the saved value is a view: 6 h more
+    assert per_token(real(gpt, "litgpt")) == (32 + 6) * GPT_H + 4 * GPT_HEADS + 8

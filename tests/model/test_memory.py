@@ -434,3 +434,13 @@ def test_offloaded_activations_leave_two_layers_on_the_device(real, llama):
     plan = Plan(recompute=Recompute.FULL, offload_activations=Offload.CPU)
 
     assert held(problem, plan).activations_bytes[0] == 2 * 2 * 2048 * TOKENS
+
+
+def test_casts_of_sharded_weights_live_as_long_as_their_layers(real, llama):
+    # FSDP under autocast: 4 + 4 + 8 over n; casts of views are not cached: 2 N, with recompute 2 ends
+    problem = real(llama(), "hf-trainer", devices=8)
+    ends = 2 * 32000 * 2048 + 2048
+
+    kept, again = (held(problem, full_shard(8, recompute=mode)) for mode in (Recompute.NONE, Recompute.FULL))
+    assert states(problem, full_shard(8)) == 16 * parameters(problem) / 8
+    assert kept.gathered_bytes[0] - again.gathered_bytes[0] == 2 * (parameters(problem) - ends)

@@ -196,7 +196,7 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
 
     Flash: 2 q + 2 (k + v) + 2 out + 4 heads. An unfused kernel keeps `score_bytes` per score element and
     expands keys and values to all heads where the engine does so. Latent attention adds its low ranks, a
-    pinned fused output 2 q + 2 (k + v).
+    pinned fused output 2 q + 2 (k + v); where heads share keys, the engine repeats them for all instead.
     """
     memory, tokens = problem.engine.memory, shape.tokens / shape.tp
     query = part.heads * part.head_dim
@@ -209,8 +209,10 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
         else 0.0
     )
     extra = (low if part.kv_rank else 0.0) + normed * tokens
-    if memory.pins_fused_qkv:
+    if memory.pins_fused_qkv and part.heads == part.kv_heads:
         extra = extra + 2.0 * (query + key_value) * tokens
+    elif memory.pins_fused_qkv:
+        key_value = part.heads * (part.head_dim + part.value_head_dim)
     if is_flash(problem, part):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
     expanded = part.heads * (part.head_dim + part.value_head_dim) if memory.expands_kv else key_value

@@ -9,9 +9,10 @@ from enum import IntEnum
 
 import numpy as np
 
-from escala.model.activations import Kept
+from escala.model.activations import Kept, autocasts
 from escala.model.allocator import group_bytes, held_bytes, stranded_loss_bytes, stranded_step_bytes
 from escala.model.columns import F64, I64, Bool
+from escala.model.engine import Autocast
 from escala.model.network import Head, Stack
 from escala.model.plan import Compile, Offload, Plans, Recompute
 from escala.model.problem import Problem
@@ -144,7 +145,8 @@ def _kinds(
 ) -> MemoryKinds:
     return MemoryKinds(
         **states(problem, plans, pairs, parts),
-        gathered_bytes=gathered_bytes(problem, plans, pairs, parts),
+        gathered_bytes=gathered_bytes(problem, plans, pairs, parts)
+        + cast_bytes(problem, plans, pairs, parts),
         activations_bytes=activations[0],
         logits_bytes=logits_bytes(problem, plans, pairs),
         working_bytes=activations[1],
@@ -176,6 +178,19 @@ def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F6
         busy = np.where((recomputed > 0) | selective, layer.working_bytes[take], 0.0)
         working = np.maximum(working, np.where(count > 0, busy, 0.0))
     return total * flights, working
+
+
+def cast_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """16-bit casts of sharded fp32 weights kept for backward: 2 bytes * parameters that are not recomputed.
+
+    Autocast caches casts of leaves alone; sharded weights are views, whose casts live as long as the
+    activations of their layer. Source: PyTorch, aten/src/ATen/autocast_mode.cpp (cached_cast).
+    """
+    if problem.engine.memory.autocast is not Autocast.ALWAYS:
+        return np.zeros(len(pairs.row))
+    cast = (autocasts(problem, plans) & (plans.zero >= 3))[pairs.row]
+    kept = (1.0 - recompute_share(plans, pairs)) * (parts.dense + parts.expert) + parts.ends
+    return 2.0 * cast * kept
 
 
 def stage_output_bytes(problem: Problem, plans: Plans, pairs: Slots, flights: F64) -> F64:

@@ -63,7 +63,8 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
     state_bytes += optimizer.moments * optimizer.state_bytes
     offloaded = plans.offload_optimizer[pairs.row] != Offload.NONE
     state = state_bytes * per_rank(plans, pairs, *trained, 1)
-    autocast = 2.0 * autocasts(problem, plans)[pairs.row] * (whole_dense + parts.expert)
+    cached = (autocasts(problem, plans) & (plans.zero < 3))[pairs.row]
+    autocast = 2.0 * cached * (whole_dense + parts.expert)
     return {
         "weights_bytes": weights + autocast,
         "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
