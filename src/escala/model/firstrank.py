@@ -94,11 +94,11 @@ def _costs(problem: Problem, plans: Plans, wires: Wires) -> _Costs:
 def _needed(problem: Problem, plans: Plans, pairs: Slots, limit_bytes: float) -> _Again:
     """Recompute of the first layers (whole ones) or selectively that leaves the rank inside the limit."""
     layers, keeps = np.maximum(pairs.layers, 1.0), kept_layers(problem, plans)
-    room = _room_bytes(problem, plans, pairs, limit_bytes) / in_flight(plans, pairs)
+    # bounds are rounded otherwise than needs: a byte more must not decide
+    room = _room_bytes(problem, plans, pairs, limit_bytes) / in_flight(plans, pairs) + 1.0
     whole = over(pairs, [kept.whole_bytes for kept in keeps])
     freed = np.maximum(whole - over(pairs, [kept.checkpoint_bytes for kept in keeps]), 1.0)
-    # rounding must not ask for one layer more
-    count = np.ceil(np.maximum(whole - room, 0.0) / freed * layers - 1e-9)
+    count = np.ceil(np.maximum(whole - room, 0.0) / freed * layers)
     selective = over(pairs, [kept.selective_bytes for kept in keeps])
     return _Again(
         share=np.minimum(count / layers, 1.0),

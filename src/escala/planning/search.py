@@ -1,10 +1,10 @@
 """The best plans of a stated space, exactly: best-first, with bounds that drop nothing worth showing.
 
-Cells (degrees, micro-batch, SP, mesh order) have a lower bound on memory and on time. Groups of cells are
-taken by rising bound; a cell is left out only when it can enter neither the ranking, nor the set near the
-best, nor be the best of a family. What cannot pay off is not tried: other recompute where none is needed,
-more recomputed layers than needed. Compile and fused loss never cost time or memory in the model, so the
-search runs with both and tries the plainer variants of what is near the best.
+Cells (degrees, micro-batch, SP) have a lower bound on memory and on time, their ways (sharding, pipeline,
+mesh order) have closer ones. Groups of cells are taken by rising bound; what is left out can neither enter
+the ranking, nor be near the best, nor be the best of a family. What cannot pay off is not tried: other recompute
+where none is needed, more recomputed layers than needed. Compile and fused loss never cost time or memory in
+the model, so the search runs with both and tries the plainer variants of what is near the best.
 """
 
 import time
