@@ -2,9 +2,9 @@
 
 Cells (degrees, micro-batch, SP) have a lower bound on memory and on time, their ways (sharding, pipeline,
 mesh order) have closer ones. Groups of cells are taken by rising bound; what is left out can neither enter
-the ranking, nor be near the best, nor be the best of a family. What cannot pay off is not tried: other recompute
-where none is needed, more recomputed layers than needed. Compile and fused loss never cost time or memory in
-the model, so the search runs with both and tries the plainer variants of what is near the best.
+the ranking, nor be near the best, nor be the best of a family. What cannot pay off is not tried: other
+recompute where none is needed, more recomputed layers than needed. Compile and fused loss never cost time or
+memory in the model, so the search runs with both and tries the plainer variants of what is near the best.
 """
 
 import time
