@@ -10,6 +10,7 @@ from typing import Final
 
 from escala.calibration.reading import Reading
 from escala.calibration.software import Counter
+from escala.calibration.widths import widened
 from escala.model.estimate import deal, memory_of, time_of
 from escala.model.interval import interval_ratio, regime
 from escala.model.memory import Verdict
@@ -27,7 +28,7 @@ COUNTED: Final = {
 class Prediction:
     """One reading answered: seconds with their 80 % factor, bytes in the reading's counter, verdict.
 
-    `step_ratio` makes the interval step_s / ratio to step_s * ratio; `need_share` is the predicted need over
+    `step_ratio` makes the interval step_s / ratio to step_s * ratio, wider where fields of the row are assumed; `need_share` is the predicted need over
     the capacity of the device.
     """
 
@@ -72,7 +73,7 @@ def _predicted(readings: Sequence[Reading]) -> list[Prediction]:
         Prediction(
             reading=reading,
             step_s=float(seconds[i]),
-            step_ratio=float(ratios[i]),
+            step_ratio=widened(float(ratios[i]), reading.imputed),
             memory_bytes=float(getattr(space, COUNTED[reading.counter])[i]),
             need_share=float(shares[i]),
             verdict=Verdict(int(space.verdict[i])),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from escala.catalog.fitted import factor_of, fitted
 from escala.catalog.loader import RATIO, Entries, Entry, Quantity, Source, entries, find, shown
 from escala.errors import unknown
 from escala.model.cluster import Accelerator
@@ -128,6 +129,7 @@ def accelerator(name: str) -> Accelerator:
         flash2_efficiency=numbers.get("flash2_efficiency"),
         flash3_efficiency=numbers.get("flash3_efficiency"),
         is_consumer=entry.text("market", "") == "consumer",
+        is_calibrated=known in fitted().accelerators,
         aliases=entry.texts("aliases"),
         notes=entry.text("notes", ""),
     )
@@ -148,7 +150,28 @@ def accelerator_quantities(name: str) -> Mapping[str, Quantity]:
     missing = {"memory_rate", "fp32", *SHARES[:5]} - set(found)
     if missing:
         raise entry.fail(f"lacks {sorted(missing)}")
-    return found
+    names = (entry.name, entry.text("architecture"))
+    return {key: _fitted(number, names, key) for key, number in found.items()}
+
+
+def _fitted(before: Quantity, names: tuple[str, ...], key: str) -> Quantity:
+    """The number times the factor that published runs put on it; the one before stands beside it."""
+    factor = factor_of("accelerator", names, key)
+    if factor is None:
+        return before
+    source, value = fitted().source, before.value * factor
+    return replace(
+        before,
+        value=value,
+        text=f"{value:.3g}",
+        source=source,
+        date=source.date,
+        condition=f"{factor:.3f} times the value before the fit",
+        kind="fit",
+        low=None,
+        high=None,
+        also=(replace(before, also=()), *before.also),
+    )
 
 
 @cache

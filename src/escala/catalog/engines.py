@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
+from escala.catalog.fitted import factor_of, fitted
 from escala.catalog.loader import (
     CatalogError,
     Source,
@@ -65,6 +66,7 @@ def engine(name: str) -> Engine:
         time=_record(EngineTime, settings["time"]),
         memory=_record(EngineMemory, settings["memory"]),
         lacks=tuple(table.get("lacks", ())),
+        is_calibrated=known in fitted().engines,
     )
 
 
@@ -89,9 +91,27 @@ def engine_settings(name: str) -> Mapping[str, Mapping[str, Setting]]:
     file, table = f"{known}.toml", _engine_table(known)
     sources = sources_of(file, table.get("sources", {}))
     return {
-        "time": settings_of(EngineTime, file, "time", table["time"], sources),
+        "time": _fitted("engine", known, settings_of(EngineTime, file, "time", table["time"], sources)),
         "memory": settings_of(EngineMemory, file, "memory", table["memory"], sources),
     }
+
+
+def _fitted(of: str, name: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Numbers times the factors that published runs put on them."""
+    return {field: _times(setting, factor_of(of, (name,), field)) for field, setting in settings.items()}
+
+
+def _times(before: Setting, factor: float | None) -> Setting:
+    if factor is None or not isinstance(before.value, float):
+        return before
+    condition = f"{factor:.3f} times the value before the fit, {before.value:g}"
+    return Setting(
+        value=before.value * factor,
+        source=fitted().source,
+        kind="fit",
+        formula=before.formula,
+        condition=condition,
+    )
 
 
 @cache
@@ -105,7 +125,7 @@ def assumption_settings() -> Mapping[str, Setting]:
     table = dict(_read("assumptions"))
     sources = sources_of("assumptions.toml", table.pop("sources", {}))
     table.pop("schema", None)
-    return settings_of(Assumptions, "assumptions.toml", "top", table, sources)
+    return _fitted("assumption", "", settings_of(Assumptions, "assumptions.toml", "top", table, sources))
 
 
 @cache

@@ -54,13 +54,23 @@ class Assumptions:
     risky_share: float
     full_share: float
     interval_pipeline_ratio: float
+    interval_pipeline_known_ratio: float
     interval_sharded_ratio: float
+    interval_sharded_known_ratio: float
     interval_small_ratio: float
+    interval_small_known_ratio: float
     interval_replicated_ratio: float
+    interval_replicated_known_ratio: float
     interval_convolution_ratio: float
+    interval_convolution_known_ratio: float
     interval_long_ratio: float
+    interval_long_known_ratio: float
     interval_slow_ratio: float
+    interval_slow_known_ratio: float
     interval_adapted_ratio: float
+    interval_adapted_known_ratio: float
     interval_experts_ratio: float
+    interval_experts_known_ratio: float
+    interval_chip_ratio: float
     memory_interval_low: float
     memory_interval_high: float

@@ -11,7 +11,7 @@ class Accelerator:
     `gemm_efficiency` is the share of the 16-bit peak that large matrix products reach (measured tables),
     `fp32_efficiency` that of the fp32 peak, `fp8_efficiency` and `tf32_efficiency` ratios to the first,
     `flash2_efficiency` and `flash3_efficiency` the share of that which the attention kernel of each
-    generation reaches on this chip.
+    generation reaches on this chip. `is_calibrated` says that published runs on it took part in the fit.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Accelerator:
     flash2_efficiency: float | None
     flash3_efficiency: float | None
     is_consumer: bool = False
+    is_calibrated: bool = False
     aliases: tuple[str, ...] = ()
     notes: str = ""
 

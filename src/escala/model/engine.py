@@ -152,6 +152,7 @@ class Engine:
     """A framework generation: name, versions, what it costs in time and in memory, and what it cannot do.
 
     `lacks` names abilities that it does not have (for example "zero-bubble-v", "hsdp"); see `rejects.needs`.
+    `is_calibrated` says that published runs of it took part in the fit.
     """
 
     name: str
@@ -161,3 +162,4 @@ class Engine:
     time: EngineTime
     memory: EngineMemory
     lacks: tuple[str, ...] = ()
+    is_calibrated: bool = False

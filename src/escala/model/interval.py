@@ -1,7 +1,7 @@
 """How far a predicted step time can be off: one factor for each regime, decided from the question alone.
 
-The factors are 80 % quantiles of the error on sources left out of the fit, by regime; the widest regime
-that a plan belongs to counts.
+The factors are 80 % quantiles of the error on sources left out of the fit, by regime, narrower for a known
+engine; the last regime that a plan belongs to counts, since they are listed from narrow to wide.
 """
 
 from enum import IntEnum
@@ -52,22 +52,24 @@ OLD: Final = ("pascal", "volta", "turing")
 def regime(problem: Problem, plans: Plans) -> I64:
     """The widest regime that each plan belongs to. Shape (n,)."""
     base = np.where(plans.zero >= 3, Regime.SHARDED, Regime.REPLICATED)
-    base = np.where(plans.pp > 1, Regime.PIPELINE, base)
-    widest = base.astype(np.int64)
+    widest = np.where(plans.pp > 1, Regime.PIPELINE, base).astype(np.int64)
     for kind, belongs in _special(problem, plans).items():
-        wider = belongs & (_ratio(problem)[widest] < _ratio(problem)[kind])
-        widest = np.where(wider, int(kind), widest)
+        widest = np.where(belongs, np.maximum(widest, int(kind)), widest)
     return widest
 
 
 def interval_ratio(problem: Problem, regimes: I64) -> F64:
-    """Factor of the 80 % interval of step time, by regime: value / ratio to value * ratio. Shape (n,)."""
-    return _ratio(problem)[regimes]
+    """Factor of the 80 % interval of step time: value / ratio to value * ratio. Shape (n,).
 
-
-def _ratio(problem: Problem) -> F64:
-    known = problem.assumptions
-    return np.array([getattr(known, f"interval_{kind.name.lower()}_ratio") for kind in Regime], np.float64)
+    By regime, one factor for engines that published runs calibrated and one for others. A device that no run
+    calibrated adds its own factor: logarithms add as squares. Source: left-out errors, see docs/accuracy.
+    """
+    known, is_known = problem.assumptions, problem.engine.is_calibrated
+    names = (f"interval_{kind.name.lower()}{'_known' if is_known else ''}_ratio" for kind in Regime)
+    ratio = np.array([getattr(known, name) for name in names], np.float64)[regimes]
+    if problem.accelerator.is_calibrated:
+        return ratio
+    return np.asarray(np.exp(np.hypot(np.log(ratio), np.log(known.interval_chip_ratio))), np.float64)
 
 
 def _special(problem: Problem, plans: Plans) -> dict[Regime, Bool]:

@@ -1,0 +1,85 @@
+"""Factors that published runs put on the catalog's numbers: data/fitted.toml, written by scripts/fit.
+
+An entry names what it touches (accelerators or architectures, engines, or shared assumptions), the field, and
+the factor. Without an entry the number of the record stands: its value before the fit. Knows no model.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from escala.catalog.loader import CatalogError, Source, data_file, read_toml
+
+KINDS: Final = ("accelerator", "engine", "assumption")
+_KEYS: Final = {"name", "of", "names", "field", "factor", "sd", "share"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """One fitted number: the factor on the record's value, its uncertainty and the share that data decide.
+
+    `sd` is the standard deviation of the factor's logarithm; `names` are empty where all are touched.
+    """
+
+    name: str
+    of: str
+    names: tuple[str, ...]
+    field: str
+    factor: float
+    sd: float
+    share: float
+
+    def touches(self, of: str, names: Iterable[str], field: str) -> bool:
+        """Whether the factor stands on this field of an entry that goes by any of these names."""
+        return (of, field) == (self.of, self.field) and (
+            not self.names or not set(names).isdisjoint(self.names)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """All factors, where they come from, and the engines and accelerators of the runs behind them."""
+
+    source: Source
+    factors: tuple[Factor, ...]
+    engines: frozenset[str] = frozenset()
+    accelerators: frozenset[str] = frozenset()
+
+
+@cache
+def fitted() -> Fitted:
+    """The factors of the last fit; none when the file is missing."""
+    file = data_file("fitted.toml")
+    tables = read_toml(file) if file.is_file() else {}
+    run: dict[str, Any] = tables.get("run", {})
+    source = Source(
+        title=str(run.get("title", "")),
+        publisher="escala, docs/accuracy",
+        date=str(run.get("date", "")),
+        read="fit",
+    )
+    return Fitted(
+        source=source,
+        factors=tuple(_factor(table) for table in tables.get("parameter", ())),
+        engines=frozenset(run.get("engines", ())),
+        accelerators=frozenset(run.get("accelerators", ())),
+    )
+
+
+def factor_of(of: str, names: Iterable[str], field: str) -> float | None:
+    """The product of all factors on one field; None where the fit touches it not."""
+    every = tuple(names)
+    found = [each.factor for each in fitted().factors if each.touches(of, every, field)]
+    product = 1.0
+    for each in found:
+        product *= each
+    return product if found else None
+
+
+def _factor(table: dict[str, Any]) -> Factor:
+    if set(table) != _KEYS or table["of"] not in KINDS or not table["factor"] > 0:
+        raise CatalogError(
+            f"fitted.toml: a parameter needs {sorted(_KEYS)}, one of {KINDS} and a factor above 0"
+        )
+    return Factor(**{**table, "names": tuple(table["names"])})
