@@ -64,12 +64,12 @@ class Mesh:
 
     cluster: Cluster
     plans: Plans
-    reach: Mapping[str, I64]
+    stride: Mapping[str, I64]
 
     @classmethod
     def of(cls, cluster: Cluster, plans: Plans) -> Self:
         """The mesh of every plan."""
-        return cls(cluster=cluster, plans=plans, reach=strides(plans))
+        return cls(cluster=cluster, plans=plans, stride=strides(plans))
 
 
 def members(mesh: Mesh, axes: tuple[str, ...], domain_devices: int) -> I64:
@@ -78,11 +78,11 @@ def members(mesh: Mesh, axes: tuple[str, ...], domain_devices: int) -> I64:
     For each axis: all ranks when the domain holds every device; otherwise gcd(stride * degree, domain) /
     stride, at least 1, since groups start at multiples of stride * degree. Source: counting.
     """
-    plans, reach = mesh.plans, mesh.reach
+    plans = mesh.plans
     count, holds_all = np.ones(len(plans), np.int64), plans.devices <= domain_devices
     for axis in axes:
         degree: I64 = getattr(plans, axis)
-        piece = np.gcd(reach[axis] * degree, domain_devices) // reach[axis]
+        piece = np.gcd(mesh.stride[axis] * degree, domain_devices) // mesh.stride[axis]
         count = count * np.where(holds_all, degree, np.maximum(piece, 1))
     return count
 
@@ -135,7 +135,7 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
 def neighbour_level(mesh: Mesh) -> I64:
     """The outermost link level that some pair of neighbouring pipeline stages crosses."""
     cluster = mesh.cluster
-    span = mesh.reach["pp"] * mesh.plans.pp
+    span = mesh.stride["pp"] * mesh.plans.pp
     found = np.full(len(mesh.plans), len(cluster.links) - 1, np.int64)
     for level in reversed(range(len(cluster.links) - 1)):
         found = np.where(span <= _domain(cluster, level), level, found)
