@@ -499,7 +499,7 @@ SKIPPED: dict[str, Row] = {
     "device not printed": replace(GPT, accelerator=""),
     "device not in the catalog": replace(GPT, accelerator="RX 7900 XTX"),
     "mixed device types": replace(GPT, accelerator="mixed: RTX-3090 + Titan-RTX"),
-    "machine not in the catalog": replace(GPT, devices=10**9),
+    "machine not in the catalog": replace(GPT, devices=16, dp=16, global_batch=16, link_outside="0 Gb/s"),
     "sequence length not printed": replace(GPT, sequence_tokens=None),
     "batch not printed": replace(GPT, micro_batch=None, global_batch=None),
     "batch does not divide among the ranks": replace(GPT, micro_batch=3, global_batch=8),
@@ -520,6 +520,8 @@ SKIPPED: dict[str, Row] = {
         GPT, source="BigScience", step_s=None, device_tflop_per_s=100.0
     ),
     "sizes beyond any run": replace(GPT, hidden=10**9),
+    # 64 stages for 32 layers, embedding and head
+    "more pipeline stages than layers": replace(GPT, devices=64, dp=1, pp=64, global_batch=64),
 }
 
 
