@@ -28,8 +28,8 @@ COUNTED: Final = {
 class Prediction:
     """One reading answered: seconds with their 80 % factor, bytes in the reading's counter, verdict.
 
-    `step_ratio` makes the interval step_s / ratio to step_s * ratio, wider where fields of the row are assumed; `need_share` is the predicted need over
-    the capacity of the device.
+    `step_ratio` makes the interval step_s / ratio to step_s * ratio, wider where fields of the row are
+    assumed; `need_share` is the predicted need over the capacity of the device.
     """
 
     reading: Reading
