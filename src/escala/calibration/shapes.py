@@ -80,6 +80,7 @@ SHAPES: Final[Mapping[str, tuple[int, int, int, int, int, str, int]]] = {
 # Vocabulary where a table prints none, by what the model is called; else that of GPT-2, padded.
 _VOCABULARY: Final[Mapping[str, int]] = {r"llama": 32000, r"maxtext": 32000, r"opt": 50272, r"bert": 30522}
 USUAL_VOCABULARY: Final = 51200
+_MOST_LAYERS: Final = 10_000  # more are a fault of the table
 USUAL_HEAD_DIM: Final = 128
 GATED: Final = ("swiglu", "geglu")
 MASKED_SHARE: Final = 0.156  # positions that BERT predicts: 20 of 128, 80 of 512
@@ -174,7 +175,7 @@ def _layers(row: Row) -> int:
     except ValueError:
         raise Unreadable("shape of the network not printed") from None
     layers = round((parameters - vocab * hidden) / (12 * hidden**2))
-    if layers < 1:
+    if not 1 <= layers <= _MOST_LAYERS:
         raise Unreadable("shape of the network not printed")
     return layers
 
