@@ -26,6 +26,7 @@ RESIDUALS = ROOT / "src/escala/calibration/data/residuals.csv"
 HEAD = """# Written by scripts/fit; do not edit. Each factor multiplies the value of its record; sd is that of
 # the factor's logarithm, share what the data decide of it (the rest is the prior).
 schema = "escala/fitted@1"
+source = "scripts/fit on the published rows of escala, calibration/data"
 """
 
 
