@@ -83,14 +83,31 @@ def test_every_peak_says_its_condition(name: str):
         # half of a package of 383 TFLOP/s
         ("mi250x-gcd", "bf16_flop_per_s", 191.5e12),
         ("tpu-v5p", "bf16_flop_per_s", 459e12),
-        ("a100-sxm-80gb", "gemm_efficiency", 0.82),
-        ("h100-sxm", "gemm_efficiency", 0.72),
-        ("tpu-v6e", "gemm_efficiency", 0.64),
+        # no published run has moved it
         ("l40s", "gemm_efficiency", 0.57),
     ],
 )
 def test_hand_checked_values(name: str, field: str, value: float):
     assert getattr(accelerator(name), field) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        # tables of measured products, all sides 4096 and more
+        ("a100-sxm-80gb", "gemm_efficiency", 0.80),
+        ("h100-sxm", "gemm_efficiency", 0.75),
+        ("tpu-v6e", "gemm_efficiency", 0.62),
+        # attention kernels against attainable products
+        ("a100-sxm-80gb", "flash2_efficiency", 0.55),
+        ("h100-sxm", "flash2_efficiency", 0.40),
+    ],
+)
+def test_hand_checked_values_before_the_fit(name: str, field: str, value: float):
+    number = accelerator_quantities(name)[field]
+
+    assert number.kind == "fit"
+    assert number.also[0].value == value
 
 
 def test_unpublished_usable_memory_is_an_assumption():
@@ -103,8 +120,8 @@ def test_unpublished_usable_memory_is_an_assumption():
 def test_flash_attention_needs_ampere():
     assert accelerator("v100").flash2_efficiency is None
     assert accelerator("t4").flash2_efficiency is None
-    assert accelerator("a100").flash2_efficiency == 0.44
-    assert accelerator("h100").flash2_efficiency == 0.28
+    assert accelerator("a100").flash2_efficiency is not None
+    assert accelerator("h100").flash2_efficiency is not None
 
 
 def test_values_that_disagree_stand_side_by_side():

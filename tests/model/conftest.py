@@ -101,10 +101,15 @@ def no_losses() -> Assumptions:
 
 @pytest.fixture(scope="session")
 def quick_engine() -> Engine:
-    """The PyTorch engine without dispatch and overheads, everything exposed."""
+    """The PyTorch engine without dispatch and overheads, products at the chip's speed, everything exposed."""
     known = catalog.engine("pytorch")
     time = replace(
-        known.time, dispatch_s=0.0, micro_batch_overhead_s=0.0, step_overhead_s=0.0, gradient_hidden=0.0
+        known.time,
+        gemm_level=1.0,
+        dispatch_s=0.0,
+        micro_batch_overhead_s=0.0,
+        step_overhead_s=0.0,
+        gradient_hidden=0.0,
     )
     return replace(known, time=time)
 

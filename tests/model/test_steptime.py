@@ -327,7 +327,7 @@ def test_gradients_are_accumulated_from_the_second_micro_batch_on(ideal, llama):
     ],
 )
 def test_the_optimizer_reads_and_writes_its_states(ideal, llama, optimizer, bytes_per_parameter):
-    problem = ideal(llama(ends=False))
+    problem = assuming(ideal(llama(ends=False)), optimizer_pass_bytes=32.0)
     other = replace(problem, workload=replace(problem.workload, optimizer=optimizer))
 
     # 16 bytes for weights and gradients, each moment read and written

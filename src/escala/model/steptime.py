@@ -101,7 +101,8 @@ def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
 def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """Optimizer step: bytes per parameter that the rank updates / memory speed.
 
-    32 bytes for AdamW with fp32 states, less what smaller states save. Source: see assumptions.
+    The bytes of AdamW hold two fp32 states, read and written: 16, less what smaller states save. Source: see
+    assumptions.
     """
     over_dense, over_expert = sharing(plans, np.arange(len(plans)))
     sharded = plans.zero >= 1
