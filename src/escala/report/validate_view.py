@@ -11,7 +11,7 @@ from escala.calibration.rows import Fault, Rows
 from escala.calibration.samples import Sample
 from escala.calibration.scores import DIMENSIONS, Scores, memory_sample, time_sample, worst_of
 from escala.calibration.scoring import Prediction
-from escala.calibration.validation import validate
+from escala.calibration.validation import Validation, validate
 from escala.errors import InvalidInput, unknown
 from escala.model.interval import WORDS
 from escala.planning.simplicity import describe
@@ -74,12 +74,16 @@ class Validated:
 
 def validated(name: str | None, worst: int) -> Validated:
     """The table of a name, or the one that escala ships, read, predicted and scored."""
-    table = _table(name)
-    found = validate(table)
+    return validation_view(validate(_table(name)), SHIPPED if name is None else name, worst)
+
+
+def validation_view(found: Validation, name: str, worst: int) -> Validated:
+    """A validation as the document, with so many of its worst rows."""
+    table = found.table
     return Validated(
         schema=VALIDATE_SCHEMA,
         escala=__version__,
-        table=SHIPPED if name is None else name,
+        table=name,
         rows=len(table.rows) + len(table.faults),
         read=len(found.predictions),
         scores=found.scores,
