@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from escala import catalog
 from escala.model.efficiency import core_s, kernel_of, linear_flop_per_s, matmul_s, memory_bytes_per_s, pass_s
 from escala.model.engine import AttentionKernel
 from escala.model.matmuls import Core, Matmul
