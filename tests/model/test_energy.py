@@ -3,7 +3,14 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from escala.model.energy import communication_s, compute_s, device_energy_j, footprint, idle_s
+from escala.model.energy import (
+    communication_s,
+    compute_s,
+    device_energy_j,
+    energy_factors,
+    footprint,
+    idle_s,
+)
 from escala.model.plan import Plan, Plans
 from escala.model.steptime import StepTime
 
@@ -88,3 +95,40 @@ def test_what_is_unknown_is_none(problem):
     found = footprint(at(unknown, carbon_kg_per_j=1e-7), TWO, only(matmul_s=1.0))
 
     assert (found.energy_j, found.power_w, found.carbon_kg, found.cost_usd) == (None, None, None, None)
+
+
+def factors(problem, time: StepTime, ratio: float) -> tuple[float, float]:
+    """Ends of the interval of energy with shares from 0.85, 0.4, 0.2 to 0.95, 0.6, 0.4."""
+    names = ("power_compute_share", "power_communication_share", "power_idle_share")
+    low, high = (
+        replace(problem.assumptions, **dict(zip(names, shares, strict=True)))
+        for shares in ((0.85, 0.4, 0.2), (0.95, 0.6, 0.4))
+    )
+    ends = energy_factors(problem, time, np.array([ratio]), (low, high))
+    return float(ends[0][0]), float(ends[1][0])
+
+
+def test_the_interval_of_energy_has_the_errors_of_time_and_of_power(problem):
+    # ln 1.16 = 0.148420; ln(0.95 / 0.9) = 0.054067, root of the sum of squares 0.157961, exp 1.171121;
+    # ln(0.9 / 0.85) = 0.057158, root 0.159046, exp(-0.159046) = 0.852957
+    low, high = factors(problem, only(matmul_s=10.0), 1.16)
+
+    assert (low, high) == pytest.approx((0.852957, 1.171121), abs=5e-6)
+
+
+def test_with_an_exact_time_the_interval_of_energy_is_that_of_the_shares(problem):
+    assert factors(problem, only(matmul_s=10.0), 1.0) == pytest.approx((0.85 / 0.9, 0.95 / 0.9), rel=1e-12)
+    assert factors(problem, only(bubble_s=10.0), 1.0) == pytest.approx((0.2 / 0.3, 0.4 / 0.3), rel=1e-12)
+
+
+def test_with_exact_shares_the_interval_of_energy_is_that_of_time(problem):
+    exact = (problem.assumptions, problem.assumptions)
+    low, high = energy_factors(problem, only(matmul_s=10.0, sharding_s=1.0), np.array([1.25]), exact)
+
+    assert (low[0], high[0]) == pytest.approx((0.8, 1.25), rel=1e-12)
+
+
+def test_a_step_that_waits_has_a_less_certain_energy(problem):
+    busy, waiting = (factors(problem, only(**{term: 10.0}), 1.1) for term in ("matmul_s", "bubble_s"))
+
+    assert waiting[0] < busy[0] < 1.0 < busy[1] < waiting[1]

@@ -1,10 +1,11 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from escala.model.estimate import estimate
-from escala.model.memory import Verdict
+from escala.model.memory import Verdict, out_of_memory_probability
 from escala.model.parameters import block_parameters, network_parameters
 from escala.model.plan import Compile, Offload, Plan, Plans, Recompute, Schedule
 from escala.model.problem import Problem
@@ -298,6 +299,40 @@ def test_the_verdict_is_need_over_capacity(real, llama, share, verdict):
     found = estimate(sized(problem, needed / share), Plans.of(Plan())).memory.verdict[0]
 
     assert found == verdict
+
+
+LOW, HIGH = 0.89, 1.13
+
+
+def chances(problem: Problem, *needs_over_capacity: float) -> list[float]:
+    """Probabilities of running out of memory with an interval from 0.89 to 1.13."""
+    known = replace(problem.assumptions, memory_interval_low=LOW, memory_interval_high=HIGH)
+    needs = problem.accelerator.memory_bytes * np.array(needs_over_capacity)
+    return [float(each) for each in out_of_memory_probability(replace(problem, assumptions=known), needs)]
+
+
+def test_a_tenth_of_the_runs_lies_beyond_each_end_of_the_memory_interval(real, llama):
+    # need = capacity / high: 0.1 die; need = capacity: 0.5; need = capacity / low: 0.1 survive
+    assert chances(real(llama()), 1 / HIGH, 1.0, 1 / LOW) == pytest.approx([0.1, 0.5, 0.9], rel=1e-12)
+
+
+def test_the_ends_of_risky_have_these_chances_of_running_out(real, llama):
+    # 0.93: ln(1 / 0.93) = 0.072571; sigma = ln(1.13) / 1.281552 = 0.095367; z = 0.76096; 1 - Phi = 0.22334
+    # 1.04: ln(1 / 1.04) = -0.039221; sigma = -ln(0.89) / 1.281552 = 0.090932; z = -0.43132; 1 - Phi = 0.66688
+    assert chances(real(llama()), 0.93, 1.04) == pytest.approx([0.22334, 0.66688], abs=5e-6)
+
+
+def test_far_below_capacity_no_run_dies_and_far_above_all_do(real, llama):
+    least, most = chances(real(llama()), 0.01, 100.0)
+
+    assert least < 1e-300
+    assert most == 1.0
+
+
+def test_the_chance_of_running_out_grows_with_the_need(real, llama):
+    found = chances(real(llama()), *np.linspace(0.5, 1.5, 101))
+
+    assert all(a < b for a, b in pairwise(found))
 
 
 def test_eager_logits_strand_a_block_that_their_fp32_copies_cannot_use(real, llama):

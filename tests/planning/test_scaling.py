@@ -28,6 +28,7 @@ def point(
         devices=devices,
         plan=Plan(dp=devices),
         step_s=step_s,
+        interval_ratio=1.14,
         mfu=0.4,
         efficiency=1.0,
         is_risky=False,

@@ -11,6 +11,7 @@ def point(devices: int, *, is_risky: bool, device_hours: float | None = None) ->
         devices=devices,
         plan_title=f"FSDP {devices} · mb 1",
         step_s=8.0 / devices,
+        interval_ratio=1.14,
         tokens_per_s=1e4,
         mfu=0.4,
         efficiency=1.0,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from escala.model.assumptions import Assumptions
 from escala.model.columns import F64
 from escala.model.plan import Plans
 from escala.model.problem import Problem
@@ -55,13 +56,31 @@ def device_energy_j(problem: Problem, plans: Plans, time: StepTime) -> F64 | Non
     limit_w = problem.accelerator.power_w
     if limit_w is None:
         return None
-    known = problem.assumptions
-    weighted_s = (
+    return limit_w * full_power_s(problem.assumptions, time) * plans.devices
+
+
+def full_power_s(known: Assumptions, time: StepTime) -> F64:
+    """Seconds at the power limit that draw the energy of a step: share * seconds, over the three states."""
+    return (
         known.power_compute_share * compute_s(time)
         + known.power_communication_share * communication_s(time)
         + known.power_idle_share * idle_s(time)
     )
-    return limit_w * weighted_s * plans.devices
+
+
+def energy_factors(
+    problem: Problem, time: StepTime, ratio: F64, ends: tuple[Assumptions, Assumptions]
+) -> tuple[F64, F64]:
+    """Ends of the 80 % interval of energy over its value: exp(-+ sqrt(ln(f)^2 + ln(g)^2)). Shapes (n,).
+
+    f is the factor of step time, g that of the power shares: seconds at full power with all three shares at
+    one end of their ranges over those at their values. Errors of time and of power are taken as independent;
+    node ratio, PUE and grid as exact. Source: ranges of the shares, see assumptions.
+    """
+    value, least, most = (full_power_s(known, time) for known in (problem.assumptions, *ends))
+    low = np.exp(-np.hypot(np.log(ratio), np.log(value / least)))
+    high = np.exp(np.hypot(np.log(ratio), np.log(most / value)))
+    return np.asarray(low, np.float64), np.asarray(high, np.float64)
 
 
 def footprint(problem: Problem, plans: Plans, time: StepTime) -> Footprint:

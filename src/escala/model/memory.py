@@ -4,8 +4,10 @@ The peak is the maximum of phases, not a sum: loss (all activations and logits),
 and one layer at work), optimizer step (temporaries, no activations).
 """
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +21,9 @@ from escala.model.problem import Problem
 from escala.model.shards import Shards
 from escala.model.stages import Slots, in_flight
 from escala.model.states import bucket_bytes, gathered_bytes, init_copy_bytes, states, step_bytes
+
+NINTH_DECILE: Final = 1.2815515655446004
+"""Standard deviations below which nine tenths of a normal distribution lie."""
 
 
 class Verdict(IntEnum):
@@ -308,6 +313,20 @@ def verdict(problem: Problem, needed_bytes: F64) -> I64:
     fits = np.where(needed_bytes > known.risky_share * capacity, Verdict.RISKY, Verdict.FITS)
     none = needed_bytes > known.full_share * capacity
     return np.where(none, Verdict.DOES_NOT_FIT, fits).astype(np.int64)
+
+
+def out_of_memory_probability(problem: Problem, needed_bytes: F64) -> F64:
+    """P(need > capacity) = 1 - Phi(ln(capacity / needed) / sigma), Phi of the standard normal. Shape (n,).
+
+    sigma = ln(high) / 1.2816 where the capacity is above the predicted need, -ln(low) / 1.2816 below: a tenth
+    of the runs needs less than low * needed, a tenth more than high * needed, half more than predicted. For
+    plans that are shown: one erfc a row. Source: memory_interval_low, memory_interval_high in assumptions.
+    """
+    known = problem.assumptions
+    room = np.log(problem.accelerator.memory_bytes / needed_bytes)
+    end = np.where(room >= 0, known.memory_interval_high, known.memory_interval_low)
+    deviations = room / np.abs(np.log(end)) * NINTH_DECILE
+    return np.array([0.5 * math.erfc(each / math.sqrt(2.0)) for each in deviations], np.float64)
 
 
 def host_bytes(problem: Problem, plans: Plans) -> F64:

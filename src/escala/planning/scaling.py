@@ -17,11 +17,15 @@ WORTH: Final = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePoint:
-    """The best plan on some devices; efficiency is against the first point of the curve."""
+    """The best plan on some devices; efficiency is against the first point of the curve.
+
+    `interval_ratio` is the factor of the 80 % interval of its step time.
+    """
 
     devices: int
     plan: Plan
     step_s: float
+    interval_ratio: float
     mfu: float
     efficiency: float
     energy_j: float | None
@@ -81,6 +85,7 @@ def _point(found: Found, devices: int, before: list[ScalePoint]) -> ScalePoint:
         devices=devices,
         plan=ranking.plans[0],
         step_s=step_s,
+        interval_ratio=float(ranking.interval_ratio[0]),
         mfu=float(ranking.mfu[0]),
         efficiency=ideal_s / step_s,
         is_risky=found.is_risky,

@@ -34,7 +34,8 @@ TOO_BIG: Final = "does not fit"
 TOO_HUNGRY: Final = REASONS[Reject.SITE_POWER]
 TOO_SLOW: Final = "slower than those shown, by a bound"
 TOLERANCE: Final = 0.05
-"""Share of the best within which the simplest plan is recommended: to the model these are ties."""
+"""Plans whose objectives are within this share are ties: orders inside it are noise. Of those near the best
+the simplest is recommended, unless the user asks for another share."""
 ROUNDING: Final = 1e-12
 FIRST_ROWS: Final = 2048
 """Rows priced before the bound is looked at again; twice as many each time."""

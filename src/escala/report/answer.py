@@ -99,8 +99,23 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepIntervals:
+    """The numbers of one step that the plan has under the same names, with their intervals."""
+
+    mfu: Interval
+    hfu: Interval
+    energy_j_per_step: Interval | None
+    cost: Interval | None
+    co2e_kg: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanView:
-    """One plan with everything predicted for it; `cost` is USD and `co2e_kg` carbon of one step."""
+    """One plan with everything predicted for it; `cost` is USD and `co2e_kg` carbon of one step.
+
+    `interval_ratio` is the factor of the interval of step time, `regime` the kind of run it was found on.
+    `is_tied` says that another plan is first, but within `tie_share` of this one.
+    """
 
     rank: int
     title: str
@@ -115,10 +130,15 @@ class PlanView:
     energy_j_per_step: float | None
     cost: float | None
     co2e_kg: float | None
+    intervals: StepIntervals
+    interval_ratio: float
+    regime: str
     run: RunView | None
     simplicity_points: int
     simplicity_rank: int
     verdict: str
+    out_of_memory_probability: float
+    is_tied: bool
     why: str
 
 
@@ -153,12 +173,14 @@ class RemedyView:
 class ScalePointView:
     """The best plan on some devices; `efficiency` is against the first point.
 
-    `is_risky` says that nothing fits there with a margin.
+    `is_risky` says that nothing fits there with a margin, `interval_ratio` is the factor of the interval of
+    `step_s`, `tokens_per_s`, `mfu`, `device_hours` and `cost`.
     """
 
     devices: int
     plan_title: str
     step_s: float
+    interval_ratio: float
     tokens_per_s: float
     mfu: float
     efficiency: float
@@ -189,11 +211,21 @@ class AssumptionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationView:
+    """Whether published runs of this engine and on this device took part in the fit; `notes` where not."""
+
+    engine_is_calibrated: bool
+    accelerator_is_calibrated: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The document of `escala plan --json`; `recommended` is an index of `plans`, from 0.
 
     `considered` plans are in the space, `estimated` were predicted in full, `feasible` of them fit.
-    `energy_unknown` says why there is no energy, `broken_fix` why no plan keeps to --fix.
+    Plans within `tie_share` of each other are ties. `energy_unknown` says why there is no energy,
+    `broken_fix` why no plan keeps to --fix.
     """
 
     schema: str
@@ -204,6 +236,7 @@ class Answer:
     engine_title: str
     objective: str
     tolerance: float
+    tie_share: float
     fixed: dict[str, tuple[str, ...]]
     considered: int
     estimated: int
@@ -218,6 +251,7 @@ class Answer:
     energy_unknown: str | None
     broken_fix: tuple[str, ...]
     mfu_convention: str
+    calibration: CalibrationView
     doubt: str
     advice: tuple[RemedyView, ...]
     scaling: ScalingView | None

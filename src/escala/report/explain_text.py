@@ -7,6 +7,7 @@ from rich.text import Text
 
 from escala.report.answer import FamilyView
 from escala.report.explain_view import ChangeView, Explained, TermView
+from escala.report.figures_text import figures, out_of_memory, print_doubt
 from escala.report.layout import (
     GLUE,
     QUIET,
@@ -37,13 +38,15 @@ def print_explained(console: Console, given: Explained) -> None:
     if not given.terms:
         print_repairs(console, given)
         return
+    hanging(console, "Gives", figures(given, given.plan, room(console)), style=STRONG)
+    put(console)
     print_waterfall(console, given)
     print_terms(console, given)
     print_memory(console, given)
     print_others(console, given)
     print_changes(console, given)
     width = room(console)
-    hanging(console, "Doubt", flow([given.doubt], width))
+    print_doubt(console, given)
     hanging(console, "MFU", flow([given.mfu_convention.removeprefix("model FLOP: ")], width))
 
 
@@ -131,6 +134,8 @@ def print_memory(console: Console, given: Explained) -> None:
     )
     title.append(given.plan.verdict, style=VERDICT_STYLES[given.plan.verdict])
     put(console, title)
+    need = f"80 % interval {gib(memory.low)} to {gib(memory.high)} GiB, "
+    put(console, Text.assemble(need, out_of_memory(given.plan)), indent=2)
     table = table_of(console, (("kind", "left"), ("GiB", "right"), ("", "left"), ("held", "text")))
     for each in sorted(given.memory, key=lambda held: -held.held_bytes):
         if each.held_bytes > 0:
@@ -150,6 +155,12 @@ def print_others(console: Console, given: Explained) -> None:
     if given.plan.why != "recommended" and given.recommended_title:
         put(console, f"this plan: {given.plan.why}", indent=2)
         put(console, f"recommended: {glued(given.recommended_title)}", indent=2)
+    if given.plan.is_tied:
+        put(
+            console,
+            f"tied with the first: within {percent(given.tie_share)}, where the order is noise",
+            indent=2,
+        )
     table = table_of(console, (("", "left"), ("", "text")))
     for each in given.families:
         add_row(table, Text(each.title, style="" if each.step_s else QUIET), _family(each))

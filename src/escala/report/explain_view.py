@@ -13,13 +13,14 @@ from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject
 from escala.model.rejects import describe as describe_rejects
-from escala.planning.search import Found, search
+from escala.planning.search import TOLERANCE, Found, search
 from escala.planning.sensitivity import Change, sensitivity
 from escala.planning.simplicity import describe
-from escala.report.answer import ClusterView, FamilyView, PlanView, WorkloadView
+from escala.planning.ties import tied_with_first
+from escala.report.answer import CalibrationView, ClusterView, FamilyView, PlanView, WorkloadView
 from escala.report.plan_view import plan_view, terms
 from escala.report.planfile import PlanFile
-from escala.report.problem_view import cluster_view, doubt, workload_view
+from escala.report.problem_view import calibration_view, cluster_view, doubt, workload_view
 from escala.report.reasons import against
 from escala.report.rules import repairs
 from escala.report.view import Asked, family_views
@@ -96,6 +97,8 @@ class Explained:
     families: tuple[FamilyView, ...]
     sensitivity: tuple[ChangeView, ...]
     mfu_convention: str
+    tie_share: float
+    calibration: CalibrationView
     doubt: str
 
 
@@ -116,7 +119,14 @@ def explained(file: PlanFile, row: int) -> Explained:
         workload=workload_view(problem, plan.precision),
         cluster=cluster_view(problem),
         engine=problem.engine.name,
-        plan=plan_view(problem, result, 0, rank=row + 1, why=_why(problem, plan, found)),
+        plan=plan_view(
+            problem,
+            result,
+            0,
+            rank=row + 1,
+            is_tied=bool(tied_with_first(found, result)[0]),
+            why=_why(problem, plan, found),
+        ),
         broken_rules=tuple(describe_rejects(broken or bits)),
         repairs=repairs(problem, plan, broken),
         recommended_title=_recommended_title(found),
@@ -129,6 +139,8 @@ def explained(file: PlanFile, row: int) -> Explained:
         families=family_views(asked),
         sensitivity=tuple(_change(each) for each in sensitivity(problem, plan)) if story else (),
         mfu_convention=CONVENTION,
+        tie_share=TOLERANCE,
+        calibration=calibration_view(problem),
         doubt=doubt(problem, result, 0),
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from escala.units import DAY_S, GIB, HOUR_S, digits, show_si
+from escala.units import DAY_S, GIB, HOUR_S, digits, percent, show_si
 
 FULL: Final = "█"
 EMPTY: Final = "░"
@@ -83,6 +83,13 @@ def in_percent(share: float, sign: str = "") -> str:
     value = share * 100
     places = ".1f" if abs(value) < 99.95 else ",.0f" if abs(value) < 1e6 else ".0e"
     return f"{value:{sign}{places}}".replace("-", "−")
+
+
+def chance(probability: float) -> str:
+    """A probability in whole percent, never 0 or 100: 0.003 is 'below 1 %'."""
+    if probability < 0.01:
+        return "below 1 %"
+    return "above 99 %" if probability > 0.99 else percent(probability)
 
 
 def flop_rate(value_flop_per_s: float) -> str:

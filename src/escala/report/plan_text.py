@@ -5,8 +5,9 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from escala.report.answer import Answer, FamilyView, Interval, PlanView, RunView
+from escala.report.answer import Answer, FamilyView, PlanView
 from escala.report.curve_text import print_scaling
+from escala.report.figures_text import SHOWN_CHANCE, figures, out_of_memory, print_doubt, unit
 from escala.report.layout import (
     GLUE,
     QUIET,
@@ -27,15 +28,10 @@ from escala.report.layout import (
 from escala.report.numbers import (
     bar,
     count,
-    energy,
     gib,
-    mass,
-    money,
     plans_text,
     plural,
-    seconds,
     short,
-    span,
 )
 from escala.report.refusal_text import print_refusal
 from escala.units import difference, digits, percent
@@ -85,55 +81,11 @@ def print_choice(console: Console, given: Answer, plan: PlanView) -> None:
     """The recommended plan with its numbers and the reason for it."""
     width = room(console)
     lines = flow([Text(part, style=STRONG) for part in glued(plan.title).split(" · ")], width)
-    lines += flow(_speed(given, plan), width, "   ")
-    lines += flow(_run(given, plan.run) if plan.run else _step(plan), width)
+    lines += figures(given, plan, width)
     lines += flow([f"energy unknown: {given.energy_unknown}"], width) if given.energy_unknown else []
     lines += flow([choice_reason(given, plan)], width)
     hanging(console, "Use", lines, style=STRONG)
     put(console)
-
-
-def _speed(given: Answer, plan: PlanView) -> list[Chunk]:
-    memory = plan.memory_bytes
-    fit = Text(f"{gib(memory.value)} of {gib(memory.capacity)} GiB, ")
-    fit.append(plan.verdict, style=VERDICT_STYLES[plan.verdict])
-    rate = plan.tokens_per_s_per_device
-    return [f"{digits(rate.value)} {unit(given)} {_range(rate)}", f"MFU {percent(plan.mfu)}", fit]
-
-
-def unit(given: Answer) -> str:
-    """What the rate counts."""
-    return "images/s/GPU" if given.workload.sample == "images" else "tok/s/GPU"
-
-
-def _range(rate: Interval) -> str:
-    return f"({digits(rate.low)} to {digits(rate.high)})"
-
-
-def _step(plan: PlanView) -> list[Chunk]:
-    step = plan.step_s
-    parts: list[Chunk] = [f"one step {seconds(step.value)} {span(step.low, step.high, seconds)}"]
-    parts += [] if plan.energy_j_per_step is None else [energy(plan.energy_j_per_step)]
-    parts += [] if plan.co2e_kg is None else [f"{mass(plan.co2e_kg)} CO2e"]
-    parts += [] if plan.cost is None else [money(plan.cost)]
-    return parts
-
-
-def _run(given: Answer, run: RunView) -> list[Chunk]:
-    """Time, device-hours, energy, carbon and money of the whole run, as far as they are known."""
-    cluster, what = given.cluster, "images" if given.workload.sample == "images" else "tokens"
-    time = run.duration_s
-    parts: list[Chunk] = [
-        f"{short(run.tokens)} {what}: {seconds(time.value)} {span(time.low, time.high, seconds)}",
-        f"{digits(run.device_hours.value)} GPU-h",
-    ]
-    if run.energy_j is not None:
-        parts.append(f"{energy(run.energy_j.value)} {span(run.energy_j.low, run.energy_j.high, energy)}")
-    if run.co2e_kg is not None:
-        parts.append(f"{mass(run.co2e_kg.value)} CO2e{f' in {cluster.country}' if cluster.country else ''}")
-    if run.cost_usd is not None:
-        parts.append(f"{money(run.cost_usd.value)} (price of {cluster.price_date})")
-    return parts
 
 
 def choice_reason(given: Answer, plan: PlanView) -> str:
@@ -144,7 +96,9 @@ def choice_reason(given: Answer, plan: PlanView) -> str:
         return f"the only plan{margin}"
     if first.rank == plan.rank:
         return f"the best of all, and the simplest within {within} of it{margin}"
-    return f"simplest within {within} of the best (number {first.rank} {_gain(plan, first, given)}){margin}"
+    tie = ": a tie" if plan.is_tied else ""
+    gain = f"number {first.rank} {_gain(plan, first, given)}{tie}"
+    return f"simplest within {within} of the best ({gain}){margin}"
 
 
 def _gain(plan: PlanView, first: PlanView, given: Answer) -> str:
@@ -159,6 +113,10 @@ def print_ranking(console: Console, given: Answer) -> None:
     apart(console, Text("plan", style=QUIET), head, indent=INDENT, label="  #")
     for number, plan in enumerate(given.plans):
         _plan_lines(console, plan, is_chosen=number == given.recommended)
+    if any(plan.is_tied for plan in given.plans):
+        first = given.plans[0].rank
+        tie = f"= tied with number {first}: within {percent(given.tie_share)}, where the order is noise"
+        put(console, Text(tie, style=QUIET), indent=3)
     put(console)
 
 
@@ -169,10 +127,12 @@ def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
         f"{digits(plan.tokens_per_s_per_device.value, 4):>9}   {gib(memory.value):>4} ", style=style
     )
     numbers.append(bar(memory.value / memory.capacity), style=VERDICT_STYLES[plan.verdict])
-    apart(console, Text(layout, style=style), numbers, indent=INDENT, label=f"{plan.rank:>3}")
+    label = f"{plan.rank:>3}{'=' if plan.is_tied else ''}"
+    apart(console, Text(layout, style=style), numbers, indent=INDENT, label=label)
     quiet = Text(" · ".join(settings), style=QUIET)
     why = Text(plan.why, style="green" if is_chosen else "")
-    for line in flow([quiet, why], width_of(console) - INDENT, "   "):
+    risk = [out_of_memory(plan)] if plan.out_of_memory_probability >= SHOWN_CHANCE else []
+    for line in flow([quiet, *risk, why], width_of(console) - INDENT, "   "):
         put(console, line, indent=INDENT)
 
 
@@ -205,7 +165,7 @@ def print_assumptions(console: Console, given: Answer) -> None:
 def print_foot(console: Console, given: Answer) -> None:
     """Doubt, convention, and what to do next."""
     width = room(console)
-    hanging(console, "Doubt", flow([given.doubt], width))
+    print_doubt(console, given)
     if given.recommended is not None:
         hanging(console, "MFU", flow([given.mfu_convention.removeprefix("model FLOP: ")], width))
         rank = given.plans[given.recommended].rank

@@ -4,20 +4,29 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
+from escala.catalog.ranges import assumption_ends
+from escala.model.energy import energy_factors
 from escala.model.estimate import Estimate
-from escala.model.memory import Memory, Verdict
+from escala.model.memory import Memory, Verdict, out_of_memory_probability
 from escala.model.problem import Problem
 from escala.planning.simplicity import describe
-from escala.report.answer import Interval, MemoryView, PlanView, RunView
+from escala.report.answer import Interval, MemoryView, PlanView, RunView, StepIntervals
 from escala.report.planwords import plan_keys
-from escala.report.problem_view import times, tokens_per_step
+from escala.report.problem_view import regime_words, times, tokens_per_step
 from escala.units import HOUR_S
 
 VERDICTS: Final = {Verdict.FITS: "fits", Verdict.RISKY: "risky", Verdict.DOES_NOT_FIT: "does not fit"}
 
 
 def plan_view(
-    problem: Problem, result: Estimate, row: int, *, rank: int, points: Sequence[int] = (), why: str = ""
+    problem: Problem,
+    result: Estimate,
+    row: int,
+    *,
+    rank: int,
+    points: Sequence[int] = (),
+    is_tied: bool = False,
+    why: str = "",
 ) -> PlanView:
     """One row of an estimate with its derived numbers."""
     plan, step_s = result.plans[row], float(result.step_s[row])
@@ -38,10 +47,17 @@ def plan_view(
         energy_j_per_step=_row(foot.energy_j, row),
         cost=_row(foot.cost_usd, row),
         co2e_kg=_row(foot.carbon_kg, row),
+        intervals=step_intervals(problem, result, row),
+        interval_ratio=float(result.interval_ratio[row]),
+        regime=regime_words(result, row),
         run=_run(problem, result, row),
         simplicity_points=own,
         simplicity_rank=1 + sum(other < own for other in points),
         verdict=VERDICTS[Verdict(int(result.memory.verdict[row]))],
+        out_of_memory_probability=float(
+            out_of_memory_probability(problem, result.memory.needed_bytes[[row]])[0]
+        ),
+        is_tied=is_tied,
         why=why,
     )
 
@@ -79,17 +95,35 @@ def _row(column: Any, row: int) -> float | None:
     return None if column is None else float(column[row])
 
 
+def step_intervals(problem: Problem, result: Estimate, row: int) -> StepIntervals:
+    """Utilisation and money go with the step time, energy and carbon with time and power shares."""
+    foot, ratio = result.footprint, float(result.interval_ratio[row])
+    cost, low_high = _row(foot.cost_usd, row), _energy_factors(problem, result, row)
+    return StepIntervals(
+        mfu=times(float(result.mfu[row]), ratio),
+        hfu=times(float(result.hfu[row]), ratio),
+        energy_j_per_step=_between(_row(foot.energy_j, row), *low_high),
+        cost=None if cost is None else times(cost, ratio),
+        co2e_kg=_between(_row(foot.carbon_kg, row), *low_high),
+    )
+
+
+def _energy_factors(problem: Problem, result: Estimate, row: int) -> tuple[float, float]:
+    low, high = energy_factors(problem, result.time, result.interval_ratio, assumption_ends())
+    return float(low[row]), float(high[row])
+
+
+def _between(value: float | None, low: float, high: float) -> Interval | None:
+    return None if value is None else Interval(value=value, low=value * low, high=value * high)
+
+
 def _run(problem: Problem, result: Estimate, row: int) -> RunView | None:
     """The whole run: steps * what one step takes."""
     total = problem.workload.total_tokens
     if total is None:
         return None
-    steps, foot = total / tokens_per_step(problem), result.footprint
+    steps, one = total / tokens_per_step(problem), step_intervals(problem, result, row)
     ratio = float(result.interval_ratio[row])
-
-    def of(one: float | None) -> Interval | None:
-        return None if one is None else times(steps * one, ratio)
-
     duration = times(steps * float(result.step_s[row]), ratio)
     hours = duration.value * problem.cluster.devices / HOUR_S
     return RunView(
@@ -97,7 +131,13 @@ def _run(problem: Problem, result: Estimate, row: int) -> RunView | None:
         steps=steps,
         duration_s=duration,
         device_hours=times(hours, ratio),
-        energy_j=of(_row(foot.energy_j, row)),
-        cost_usd=of(_row(foot.cost_usd, row)),
-        co2e_kg=of(_row(foot.carbon_kg, row)),
+        energy_j=_so_often(steps, one.energy_j_per_step),
+        cost_usd=_so_often(steps, one.cost),
+        co2e_kg=_so_often(steps, one.co2e_kg),
+    )
+
+
+def _so_often(steps: float, one: Interval | None) -> Interval | None:
+    return (
+        None if one is None else Interval(value=steps * one.value, low=steps * one.low, high=steps * one.high)
     )

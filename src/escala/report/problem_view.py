@@ -12,7 +12,7 @@ from escala.model.plan import Precision
 from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.planning.defaults import OPTIMIZERS
-from escala.report.answer import ClusterView, Interval, LinkView, WorkloadView
+from escala.report.answer import CalibrationView, ClusterView, Interval, LinkView, WorkloadView
 from escala.units import percent
 
 
@@ -99,7 +99,31 @@ def doubt(problem: Problem, result: Estimate | None, row: int | None) -> str:
     """How wide the intervals of one plan are and why, in words."""
     if result is None or row is None:
         return "no plan, no interval"
-    known = problem.assumptions
-    spread = f"{percent(float(result.interval_ratio[row]) - 1.0)} ({WORDS[Regime(int(result.regime[row]))]})"
-    low, high = percent(1.0 - known.memory_interval_low), percent(known.memory_interval_high - 1.0)
-    return f"step time ±{spread}, memory −{low} to +{high}: 80 % intervals from published runs"
+    known, ratio = problem.assumptions, float(result.interval_ratio[row])
+    step, regime = _spread(1.0 / ratio, ratio), regime_words(result, row)
+    memory = _spread(known.memory_interval_low, known.memory_interval_high)
+    return f"step time {step} ({regime}), memory {memory}: 80 % intervals from published runs"
+
+
+def _spread(low: float, high: float) -> str:
+    return f"−{percent(1.0 - low)} to +{percent(high - 1.0)}"
+
+
+def regime_words(result: Estimate, row: int) -> str:
+    """The kind of run that the interval of a plan was found on."""
+    return WORDS[Regime(int(result.regime[row]))]
+
+
+def calibration_view(problem: Problem) -> CalibrationView:
+    """What published runs did not calibrate, and what stands in its place."""
+    engine, chip, further = problem.engine, problem.accelerator, problem.assumptions.interval_chip_ratio
+    prior = "no published run; class prior; the interval is"
+    notes = {
+        f"engine {engine.name}: {prior} that of engines outside the fit": engine.is_calibrated,
+        f"device {chip.name}: {prior} wider, by up to × {further:g}": chip.is_calibrated,
+    }
+    return CalibrationView(
+        engine_is_calibrated=engine.is_calibrated,
+        accelerator_is_calibrated=chip.is_calibrated,
+        notes=tuple(note for note, is_calibrated in notes.items() if not is_calibrated),
+    )

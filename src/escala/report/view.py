@@ -8,9 +8,10 @@ from escala.model.problem import Problem
 from escala.planning.advice import remedies
 from escala.planning.defaults import Assumed
 from escala.planning.scaling import WORTH, Curve, ScalePoint
-from escala.planning.search import Found
+from escala.planning.search import TOLERANCE, Found
 from escala.planning.simplicity import describe
 from escala.planning.space import SpaceLimits
+from escala.planning.ties import tied_with_first
 from escala.planning.why import FamilyAnswer, families
 from escala.report import reasons
 from escala.report.answer import (
@@ -25,7 +26,14 @@ from escala.report.answer import (
 )
 from escala.report.plan_view import plan_view, terms
 from escala.report.planwords import plan_keys, text_of
-from escala.report.problem_view import cluster_view, doubt, energy_unknown, tokens_per_step, workload_view
+from escala.report.problem_view import (
+    calibration_view,
+    cluster_view,
+    doubt,
+    energy_unknown,
+    tokens_per_step,
+    workload_view,
+)
 from escala.report.rules import broken_fix
 from escala.units import HOUR_S
 
@@ -53,6 +61,7 @@ def answer(asked: Asked) -> Answer:
         engine_title=problem.engine.title,
         objective=str(found.objective),
         tolerance=found.tolerance,
+        tie_share=TOLERANCE,
         fixed=_fixed(asked.limits),
         considered=found.considered,
         estimated=found.estimated,
@@ -67,6 +76,7 @@ def answer(asked: Asked) -> Answer:
         energy_unknown=energy_unknown(problem),
         broken_fix=() if found.considered else broken_fix(problem, asked.limits),
         mfu_convention=CONVENTION,
+        calibration=calibration_view(problem),
         doubt=doubt(problem, found.ranking, found.recommended),
         advice=remedy_views(asked),
         scaling=None if asked.curve is None else scaling_view(problem, asked.curve),
@@ -83,8 +93,11 @@ def plan_views(asked: Asked) -> tuple[PlanView, ...]:
     if result is None or chosen is None:
         return ()
     points = [int(each) for each in asked.found.complexity]
+    tied = [bool(each) for each in tied_with_first(asked.found, result)]
     return tuple(
-        plan_view(asked.problem, result, row, rank=row + 1, points=points, why=_why(asked, row))
+        plan_view(
+            asked.problem, result, row, rank=row + 1, points=points, is_tied=tied[row], why=_why(asked, row)
+        )
         for row in range(len(result))
     )
 
@@ -141,6 +154,7 @@ def _point(problem: Problem, given: ScalePoint) -> ScalePointView:
         devices=given.devices,
         plan_title=describe(given.plan),
         step_s=given.step_s,
+        interval_ratio=given.interval_ratio,
         tokens_per_s=tokens / given.step_s,
         mfu=given.mfu,
         efficiency=given.efficiency,

@@ -1,0 +1,81 @@
+"""The figures of one plan for people, with intervals: rate, MFU, memory, one step or the whole run."""
+
+from collections.abc import Callable
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from escala.report.answer import Answer, Interval, PlanView, RunView
+from escala.report.explain_view import Explained
+from escala.report.layout import QUIET, VERDICT_STYLES, Chunk, flow, hanging, room
+from escala.report.numbers import chance, energy, gib, mass, money, seconds, short, span
+from escala.units import digits, percent
+
+SHOWN_CHANCE: Final = 0.1
+"""From here on the capacity lies inside the 80 % interval of the need, so a ranking says so."""
+
+
+def figures(given: Answer | Explained, plan: PlanView, width: int) -> list[Text]:
+    """Lines with rate, utilisation and memory, then with the whole run, or with one step without it."""
+    lines = flow(_speed(given, plan), width, "   ")
+    return lines + flow(_run(given, plan.run) if plan.run else _step(plan), width)
+
+
+def unit(given: Answer | Explained) -> str:
+    """What the rate counts."""
+    return "images/s/GPU" if given.workload.sample == "images" else "tok/s/GPU"
+
+
+def out_of_memory(plan: PlanView) -> Text:
+    """How likely the run is to end for want of memory."""
+    style = VERDICT_STYLES["risky"] if plan.out_of_memory_probability >= SHOWN_CHANCE else ""
+    return Text(f"out of memory {chance(plan.out_of_memory_probability)}", style=style)
+
+
+def print_doubt(console: Console, given: Answer | Explained) -> None:
+    """How wide the intervals are, and what no published run calibrated."""
+    lines = flow([given.doubt], room(console))
+    for each in given.calibration.notes:
+        lines += flow([Text(each, style=VERDICT_STYLES["risky"])], room(console))
+    hanging(console, "Doubt", lines, style=QUIET)
+
+
+def _speed(given: Answer | Explained, plan: PlanView) -> list[Chunk]:
+    memory, rate = plan.memory_bytes, plan.tokens_per_s_per_device
+    fit = Text(f"{gib(memory.value)} of {gib(memory.capacity)} GiB, ")
+    fit.append(plan.verdict, style=VERDICT_STYLES[plan.verdict])
+    return [
+        f"{digits(rate.value)} {unit(given)} {span(rate.low, rate.high, digits)}",
+        f"MFU {_spanned(plan.intervals.mfu, percent)}",
+        fit,
+        out_of_memory(plan),
+    ]
+
+
+def _spanned(given: Interval, show: Callable[[float], str], after: str = "") -> str:
+    return f"{show(given.value)}{after} {span(given.low, given.high, show)}"
+
+
+def _step(plan: PlanView) -> list[Chunk]:
+    one = plan.intervals
+    parts: list[Chunk] = [f"one step {_spanned(plan.step_s, seconds)}"]
+    parts += [] if one.energy_j_per_step is None else [_spanned(one.energy_j_per_step, energy)]
+    parts += [] if one.co2e_kg is None else [_spanned(one.co2e_kg, mass, " CO2e")]
+    parts += [] if one.cost is None else [_spanned(one.cost, money)]
+    return parts
+
+
+def _run(given: Answer | Explained, run: RunView) -> list[Chunk]:
+    """Time, device-hours, energy, carbon and money of the whole run, as far as they are known."""
+    cluster, what = given.cluster, "images" if given.workload.sample == "images" else "tokens"
+    place = f" CO2e in {cluster.country}" if cluster.country else " CO2e"
+    parts: list[Chunk] = [
+        f"{short(run.tokens)} {what}: {_spanned(run.duration_s, seconds)}",
+        f"{digits(run.device_hours.value)} GPU-h",
+    ]
+    parts += [] if run.energy_j is None else [_spanned(run.energy_j, energy)]
+    parts += [] if run.co2e_kg is None else [_spanned(run.co2e_kg, mass, place)]
+    price = f" at the price of {cluster.price_date}"
+    parts += [] if run.cost_usd is None else [_spanned(run.cost_usd, money, price)]
+    return parts
