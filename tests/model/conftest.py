@@ -87,6 +87,7 @@ def no_losses() -> Assumptions:
         flash_block_tokens=0.0,
         dispatch_norm=100.0,
         dispatch_tensor_ratio=0.0,
+        unfused_dispatch_ratio=1.0,
         overlap_norm=100.0,
         overlap_floor=0.0,
         bubble_ratio=1.0,

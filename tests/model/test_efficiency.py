@@ -15,10 +15,13 @@ def square(size: float, count: float = 1.0, **marks: bool) -> Matmul:
     return Matmul(rows=ONE * size, inner=ONE * size, outer=ONE * size, count=ONE * count, **marks)
 
 
-def core(keys: float = 512.5, all_keys: float = 1024.0, is_aligned: bool = True) -> Core:
+def core(
+    keys: float = 512.5, all_keys: float = 1024.0, is_aligned: bool = True, batches: float = 16.0
+) -> Core:
     return Core(
         queries=ONE * 1024,
         heads=ONE * 16,
+        batches=ONE * batches,
         keys=keys,
         all_keys=all_keys,
         block_keys=ONE * all_keys,
@@ -156,3 +159,14 @@ def test_memory_speed_is_peak_times_share(chip):
 def test_a_pass_by_hand(problem):
     # 5 GB at 1 TB/s
     assert pass_s(problem, ONE * 5e9)[0] == pytest.approx(5e-3, rel=1e-12)
+
+
+def test_a_fused_softmax_takes_heads_and_samples_in_fours_only(problem):
+    fused = with_kernel(problem, AttentionKernel.FUSED_SOFTMAX)
+    plain = with_kernel(problem, AttentionKernel.UNFUSED)
+
+    def seconds(of, batches):
+        return core_s(of, core(batches=batches), ONE * 1e14, ONE * 2)[0][0]
+
+    assert seconds(fused, 8.0) < seconds(fused, 6.0)
+    assert seconds(fused, 6.0) == seconds(plain, 6.0)

@@ -125,7 +125,8 @@ def test_dense_layers_route_nothing(ideal):
     ("of", "plan", "known", "ratio"),
     [
         (DENSE, Plan(), {}, 1.0),
-        (MIXTURE, Plan(), {"moe_dispatch_ratio": 4.0}, 4.0),
+        (MIXTURE, Plan(), {"moe_dispatch_ratio": 4.0, "expert_dispatch_ratio": 0.25}, 4.0 + 0.25 * 8),
+        (MIXTURE, Plan(dp=4, ep=4), {"moe_dispatch_ratio": 4.0, "expert_dispatch_ratio": 0.25}, 4.5),
         (DENSE, Plan(compile=Compile.DEFAULT), {"compiled_dispatch_ratio": 0.5}, 0.5),
         (DENSE, Plan(precision=Precision.FP8_TENSORWISE), {"dispatch_scaled_ratio": 1.3}, 1.3),
         (DENSE, Plan(tp=4), {"dispatch_tensor_ratio": 0.1}, 1.2),

@@ -61,6 +61,8 @@ SOFTWARE: Final = (
         pattern=r"nemo 24\.07|long-sequence|launcher", engine="nemo-2024", zero=1, sp=True, interleaves=True
     ),
     Software(pattern=r"automodel", engine="automodel", zero=3),
+    # AWS ran it without the CUDA graphs of NVIDIA's recipes
+    Software(pattern=r"aws.*megatron-bridge", engine="megatron-core", zero=1, sp=True, interleaves=False),
     Software(pattern=r"megatron-bridge", engine="megatron-bridge", zero=1, sp=True, interleaves=False),
     Software(pattern=r"dgx cloud|pai-megatron", engine="megatron-core", zero=1, sp=True),
     Software(pattern=r"megatron-swift", engine="megatron-core", zero=1, sp=True),

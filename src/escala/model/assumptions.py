@@ -30,6 +30,7 @@ class Assumptions:
     dispatch_norm: float
     dispatch_tensor_ratio: float
     dispatch_scaled_ratio: float
+    unfused_dispatch_ratio: float
     lora_dispatch_ratio: float
     overlap_norm: float
     overlap_floor: float

@@ -1,14 +1,18 @@
 """Seconds of single operations on one device: roofline of a matrix product, attention kernel, memory pass."""
 
+from typing import Final
+
 import numpy as np
 
 from escala.model.assumptions import Assumptions
 from escala.model.cluster import Accelerator
-from escala.model.columns import F64, I64, soft_maximum
+from escala.model.columns import F64, I64, Bool, soft_maximum
 from escala.model.engine import AttentionKernel
 from escala.model.matmuls import Core, Matmul
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
+
+FUSED_SOFTMAX_BATCHES: Final = 4
 
 
 def peak_flop_per_s(accelerator: Accelerator, name: str) -> float | None:
@@ -54,7 +58,7 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
 
     Compute = 2 M N K / speed + the share of the memory time that tiles do not hide; memory = (M K + K N +
     M N) * bytes / memory speed. Beside compute: share * (1/M + 1/N + 1/K) * bytes * speed / (2 * memory
-    speed): small sides cost more where products are fast. Experts run grouped in one launch.
+    speed): small sides cost more where products are fast. Experts each pay the fixed time of a product.
     Shapes: (n,). Source: roofline (Williams 2009); share and norm from published step times, see assumptions.
     """
     known = problem.assumptions
@@ -62,7 +66,8 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
     moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes
     memory_s = moved_bytes / memory_bytes_per_s(problem.accelerator)
     busy_s = matmul.flop / flop_per_s * _ratio(known, matmul) + known.gemm_memory_exposed * memory_s
-    return soft_maximum(busy_s, memory_s, known.gemm_norm) + known.gemm_launch_s
+    launches = matmul.count if matmul.is_grouped else 1.0
+    return soft_maximum(busy_s, memory_s, known.gemm_norm) + known.gemm_launch_s * launches
 
 
 def _ratio(known: Assumptions, matmul: Matmul) -> float:
@@ -100,6 +105,14 @@ def kernel_of(problem: Problem) -> AttentionKernel:
     return wanted
 
 
+def fits_fused_softmax(batches: F64) -> Bool:
+    """Whether a fused softmax kernel takes so many heads * samples of a rank: multiples of four only.
+
+    Source: Megatron-LM, fused_softmax.py, is_kernel_available.
+    """
+    return np.asarray(batches % FUSED_SOFTMAX_BATCHES == 0, np.bool_)
+
+
 def _score_s(
     problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64, kernel: AttentionKernel
 ) -> tuple[F64, F64]:
@@ -107,7 +120,8 @@ def _score_s(
     align = 1.0 if core.is_aligned else known.misaligned_head_ratio
     work = 2.0 * core.score_elements * core.width
     product_s = work / (flop_per_s * known.batched_gemm_ratio) * align
-    passes = known.unfused_score_ratio if kernel is AttentionKernel.UNFUSED else 1.0
+    whole = (kernel is AttentionKernel.UNFUSED) | ~fits_fused_softmax(core.batches)
+    passes = np.where(whole, known.unfused_score_ratio, 1.0)
     speed = memory_bytes_per_s(problem.accelerator)
     score_s = core.score_elements * known.score_pass_bytes * (element_bytes / 2.0) * passes / speed
     return product_s + score_s, 2.0 * product_s + score_s * known.score_backward_ratio

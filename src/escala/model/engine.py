@@ -56,6 +56,8 @@ class EngineTime:
     CPU needs to launch one layer forward, `gemm_level` scales matrix products. `..._exposed` is the share of
     a communication that is not hidden; `..._hidden` the share of the window behind which it can hide.
     `splits_transfers` sends each tensor rank's part of a stage's output alone (scatter and gather).
+    `moe_dispatch_ratio` are launches of a layer with experts over those of a dense one, without the experts
+    themselves, of which each of a rank adds `expert_dispatch_ratio`.
     `send_exposed` holds for interleaved schedules, where another chunk can run meanwhile.
     `accumulation_exposed` is below 1 where gradients are added inside the products that make them.
     `convolution_layout` is the order in which image tensors lie.
@@ -68,6 +70,7 @@ class EngineTime:
     dispatch_backward_ratio: float
     compiled_dispatch_ratio: float
     moe_dispatch_ratio: float
+    expert_dispatch_ratio: float
     attention_kernel: AttentionKernel
     tensor_exposed: float
     compiled_tensor_exposed: float

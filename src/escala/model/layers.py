@@ -10,8 +10,8 @@ import numpy as np
 
 from escala.model.columns import F64, doublings, soft_maximum
 from escala.model.convolutions import convolution_passes_s, convolution_s, convolutions
-from escala.model.efficiency import core_s, linear_flop_per_s, matmul_s, pass_s
-from escala.model.engine import SelectiveKind
+from escala.model.efficiency import core_s, fits_fused_softmax, kernel_of, linear_flop_per_s, matmul_s, pass_s
+from escala.model.engine import AttentionKernel, SelectiveKind
 from escala.model.matmuls import LayerWork, Matmul, Shape, layer_work
 from escala.model.network import Attention, Block, Experts, FeedForward, Stack
 from escala.model.parameters import block_parameters
@@ -134,14 +134,26 @@ def layer_time(
 def dispatch_s(problem: Problem, plans: Plans, block: Block) -> F64:
     """CPU time to launch one layer forward: engine's time * (1 + r log2 TP), more for experts and scaling.
 
+    More as well where a fused softmax does not take the heads of a rank and several kernels stand in for it.
     Source: engine record; ratios in assumptions.
     """
     time, known = problem.engine.time, problem.assumptions
-    base_s = time.dispatch_s * _launch_ratio(problem, block)
+    base_s = time.dispatch_s * _launch_ratio(problem, plans, block)
     scaled = np.array([known.dispatch_scaled_ratio if r.is_scaled else 1.0 for r in RECIPES])[plans.precision]
     compiled = np.where(plans.compile != Compile.OFF, time.compiled_dispatch_ratio, 1.0)
     frozen = known.lora_dispatch_ratio if problem.workload.is_frozen else 1.0
-    return base_s * scaled * compiled * frozen * (1.0 + known.dispatch_tensor_ratio * doublings(plans.tp))
+    split = (1.0 + known.dispatch_tensor_ratio * doublings(plans.tp)) * _softmax_ratio(problem, plans, block)
+    return np.asarray(base_s * scaled * compiled * frozen * split, np.float64)
+
+
+def _softmax_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
+    """Launches with the kernels that stand in for a fused softmax over launches with it."""
+    if kernel_of(problem) is not AttentionKernel.FUSED_SOFTMAX:
+        return np.ones(len(plans))
+    heads = (part.heads for part in block.parts if isinstance(part, Attention))
+    fits = [fits_fused_softmax(count / plans.tp * plans.micro_batch) for count in heads]
+    all_fit = np.logical_and.reduce([*fits, np.ones(len(plans), np.bool_)])
+    return np.where(all_fit, 1.0, problem.assumptions.unfused_dispatch_ratio)
 
 
 def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
@@ -158,13 +170,18 @@ def _product_s(problem: Problem, matmul: Matmul, speed: F64, width: F64) -> F64:
     return convolution_s(problem, matmul, matmul.convolution, speed, width)
 
 
-def _launch_ratio(problem: Problem, block: Block) -> float:
-    """Launches of a layer over those of a dense transformer layer: more with experts, few if convolution."""
-    if any(isinstance(part, Experts) for part in block.parts):
-        return problem.engine.time.moe_dispatch_ratio
-    if any(isinstance(part, Attention) for part in block.parts):
-        return 1.0
-    return problem.assumptions.convolution_dispatch_ratio * max(len(convolutions(block)), 1)
+def _launch_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
+    """Launches of a layer over those of a dense transformer layer.
+
+    With experts: those of routing and permutation + those of each expert of the rank. Convolutions have few.
+    """
+    experts = [part.experts for part in block.parts if isinstance(part, Experts)]
+    if experts:
+        time = problem.engine.time
+        return time.moe_dispatch_ratio + time.expert_dispatch_ratio * sum(experts) / plans.ep
+    has_attention = any(isinstance(part, Attention) for part in block.parts)
+    few = problem.assumptions.convolution_dispatch_ratio * max(len(convolutions(block)), 1)
+    return np.full(len(plans), 1.0 if has_attention else few)
 
 
 def matmul_backward_ratio(problem: Problem) -> float:

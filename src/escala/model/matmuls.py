@@ -80,12 +80,14 @@ class Matmul:
 class Core:
     """One attention core: queries of this rank, heads of this rank, mean keys per query, head widths.
 
+    `batches` are heads * samples, which the kernels of a batched softmax run over.
     `score_elements` is what an unfused kernel writes: every query against every key of its window. A ring
     runs one kernel for the keys of each rank: `block_keys`.
     """
 
     queries: F64
     heads: F64
+    batches: F64
     keys: float
     all_keys: float
     block_keys: F64
@@ -195,6 +197,7 @@ def _core(part: Attention, shape: Shape) -> Core:
     return Core(
         queries=shape.tokens,
         heads=part.heads / shape.tp,
+        batches=part.heads / shape.tp * shape.samples,
         keys=mean_keys(part, length),
         all_keys=all_keys,
         block_keys=np.maximum(all_keys / shape.ring_ranks, 1.0),
