@@ -5,6 +5,7 @@ A link text that names a bandwidth gives it to each device; a text without one k
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from escala.calibration.failure import Unreadable
@@ -49,7 +50,13 @@ def machine(row: Row) -> Machine:
 
 def _nodes(row: Row, device: str) -> Cluster:
     per_node = None if row.devices == 1 else row.devices_per_node
-    return cluster_for(device, row.devices or 0, devices_per_node=per_node, network=_network(row, device))
+    return _cluster(device, row.devices or 0, per_node, _network(row, device))
+
+
+@cache
+def _cluster(device: str, devices: int, per_node: int | None, network: str | None) -> Cluster:
+    """The same cluster for all rows that ran on it."""
+    return cluster_for(device, devices, devices_per_node=per_node, network=network)
 
 
 def _slices(row: Row, device: str) -> Cluster:
@@ -97,6 +104,7 @@ def _network(row: Row, device: str) -> str | None:
     return f"{rate * 8 / 1e9:g} Gb/s"
 
 
+@cache
 def _usual_bytes_per_s(device: str) -> float:
     node = node_of(device)
     return link(node.scale_out, 2, ports_per_device=node.ports_per_device).bytes_per_s

@@ -1,6 +1,7 @@
 """Links by name, or from a bandwidth such as "400 Gb/s". Knows no cluster: the caller says whom they join."""
 
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -45,7 +46,8 @@ def link_name(name: str) -> str:
     return found
 
 
-def link_quantities(name: str) -> dict[str, Quantity]:
+@cache
+def link_quantities(name: str) -> Mapping[str, Quantity]:
     """All sourced numbers of one link by field."""
     entry = link_entries()[link_name(name)]
     return {key: entry.quantity(key, unit) for key, unit in FIELDS.items()}
