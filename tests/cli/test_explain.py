@@ -127,3 +127,24 @@ def test_no_line_is_longer_than_80_columns(run, arguments: list[str]):
 
     assert result.code == 0
     assert result.longest <= 80
+
+
+def test_the_figures_stand_with_their_intervals(run, planned: Path, story: Explained):
+    said = " ".join(run("explain").out.split())
+    memory, mfu = story.plan.memory_bytes, story.plan.intervals.mfu
+
+    assert f"MFU {mfu.value * 100:.0f} % ({mfu.low * 100:.0f} to {mfu.high * 100:.0f} %)" in said
+    assert f"80 % interval {memory.low / 2**30:.0f} to {memory.high / 2**30:.0f} GiB, out of memory" in said
+    assert f"({story.plan.regime})" in said
+
+
+def test_a_tie_with_the_first_is_said(run, planned: Path, story: Explained):
+    assert story.plan.is_tied
+    assert "tied with the first: within 5 %" in run("explain").out
+    assert "tied with the first" not in run("explain", "1").out
+
+
+def test_an_engine_without_published_runs_is_named(run):
+    run("plan", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm", "--engine", "deepspeed")
+
+    assert "engine deepspeed: no published run; class prior" in " ".join(run("explain").out.split())

@@ -75,7 +75,7 @@ def test_numbers_of_the_text_are_those_of_the_document(run, eight):
     text = run("plan", *eight, "--tokens", "15e9").out
 
     assert f"{digits(chosen.tokens_per_s_per_device.value)} tok/s/GPU" in text
-    assert f"MFU {chosen.mfu * 100:.0f} %" in text
+    assert f"MFU {chosen.mfu * 100:.0f} % ({chosen.intervals.mfu.low * 100:.0f} to " in text
     assert chosen.run is not None
     assert f"{digits(chosen.run.device_hours.value)} GPU-h" in text
 
@@ -365,3 +365,51 @@ def test_other_widths_are_kept_to(run, eight, monkeypatch, columns: int):
 
     assert max(len(line) for line in out.splitlines()) <= min(columns, 110)
     assert "(no reshard)" in out
+
+
+def ranking_of(out: str) -> dict[str, str]:
+    """Label and lines of each plan in the text."""
+    lines = out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("  #  plan"))
+    ranked: dict[str, str] = {}
+    for line in lines[start + 1 : lines.index("", start)]:
+        label = line[:5].strip()
+        last = label or list(ranked)[-1]
+        ranked[last] = f"{ranked.get(last, '')} {line[5:]}"
+    return ranked
+
+
+def test_ties_and_odds_stand_in_the_ranking(run, eight):
+    answer = msgspec.json.decode(run("plan", *eight, "--json").out, type=Answer)
+    result = run("plan", *eight)
+    ranked = ranking_of(result.out)
+
+    for plan in answer.plans:
+        told = ranked[f"{plan.rank}{'=' * plan.is_tied}"]
+        assert ("out of memory" in told) == (plan.out_of_memory_probability >= 0.1)
+    assert "tied with number 1: within 5 %, where the order is noise" in ranked["="]
+
+
+def test_the_reason_says_that_the_choice_is_a_tie(run, eight):
+    answer = msgspec.json.decode(run("plan", *eight, "--json").out, type=Answer)
+    assert answer.recommended
+    said = " ".join(run("plan", *eight).out.split())
+
+    assert answer.plans[answer.recommended].is_tied
+    assert "simplest within 5 % of the best (number 1 is" in said
+    assert ": a tie)" in said
+
+
+def test_an_engine_and_a_device_without_published_runs_are_named(run):
+    words = ["plan", "llama-3.1-8b", "--gpus", "8", "--gpu", "mi300x", "--engine", "deepspeed"]
+    calibration = json.loads(run(*words, "--json").out)["calibration"]
+    said = " ".join(run(*words).out.split())
+
+    assert (calibration["engine_is_calibrated"], calibration["accelerator_is_calibrated"]) == (False, False)
+    assert all(note in said for note in calibration["notes"])
+    assert said.count("no published run;") == len(calibration["notes"]) == 2
+
+
+def test_of_a_known_engine_on_a_known_device_nothing_is_noted(run, eight):
+    assert json.loads(run("plan", *eight, "--json").out)["calibration"]["notes"] == []
+    assert "no published run" not in run("plan", *eight).out

@@ -1,6 +1,6 @@
 import pytest
 
-from escala.report.numbers import bar, energy, gib, mass, money, seconds, short, span
+from escala.report.numbers import bar, chance, energy, gib, mass, money, seconds, short, span
 from escala.units import difference, digits, percent
 
 
@@ -21,6 +21,11 @@ from escala.units import difference, digits, percent
         (gib(74 * 2**30), "74"),
         (gib(7.46 * 2**30), "7.5"),
         (percent(0.4412), "44 %"),
+        (chance(0.0), "below 1 %"),
+        (chance(0.01), "1 %"),
+        (chance(0.1834), "18 %"),
+        (chance(0.99), "99 %"),
+        (chance(1.0), "above 99 %"),
         (percent(0.0042), "0.4 %"),
         (seconds(19.7), "19.7 s"),
         (seconds(0.0042), "4.2 ms"),

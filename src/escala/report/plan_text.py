@@ -95,7 +95,8 @@ def choice_reason(given: Answer, plan: PlanView) -> str:
     if len(given.plans) == 1 and not given.rejected:
         return f"the only plan{margin}"
     if first.rank == plan.rank:
-        return f"the best of all, and the simplest within {within} of it{margin}"
+        ties = "; those marked = tie with it" if any(each.is_tied for each in given.plans) else ""
+        return f"the best of all, and the simplest within {within} of it{ties}{margin}"
     tie = ": a tie" if plan.is_tied else ""
     gain = f"number {first.rank} {_gain(plan, first, given)}{tie}"
     return f"simplest within {within} of the best ({gain}){margin}"
