@@ -42,7 +42,8 @@ class Verdicts:
 class Scores:
     """Everything that is said of predictions; None or empty where no row has the quantity.
 
-    `ran_out` counts verdicts of runs that ended out of memory, `ran` those of runs that did not.
+    `ran_out` counts verdicts of runs that ended out of memory, `ran` those of runs that did not and whose
+    source prints what decides (recompute, offload); `ran_unprinted` those of all others that ran.
     """
 
     time: Errors | None
@@ -52,6 +53,7 @@ class Scores:
     memory_by_counter: tuple[Group, ...]
     ran_out: Verdicts
     ran: Verdicts
+    ran_unprinted: Verdicts
     sweeps: SweepScores | None
     sweeps_by_group: tuple[SweepScores, ...]
     low_trust_time: Errors | None
@@ -65,6 +67,7 @@ def score(predictions: Sequence[Prediction]) -> Scores:
     other = [each for each in predictions if not each.reading.is_trusted]
     time, low = _sampled(trusted, time_sample), _sampled(other, time_sample)
     memory = _sampled(trusted, memory_sample)
+    ran = [each for each in trusted if not each.reading.ran_out]
     sweeps = sweep_scores(trusted)
     return Scores(
         time=_errors(time),
@@ -73,7 +76,8 @@ def score(predictions: Sequence[Prediction]) -> Scores:
         memory_by_source=_groups(memory, DIMENSIONS["source"]),
         memory_by_counter=_groups(memory, lambda reading: str(reading.counter)),
         ran_out=verdicts_of(each for each in trusted if each.reading.ran_out),
-        ran=verdicts_of(each for each in trusted if not each.reading.ran_out),
+        ran=verdicts_of(each for each in ran if each.reading.tests_verdict),
+        ran_unprinted=verdicts_of(each for each in ran if not each.reading.tests_verdict),
         sweeps=summary(OVERALL, sweeps),
         sweeps_by_group=by_group(sweeps),
         low_trust_time=_errors(low),

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from escala.calibration.samples import Errors, Group
-from escala.calibration.scores import Scores
+from escala.calibration.scores import Scores, Verdicts
 from escala.calibration.sweeps import SweepScores
 from escala.errors import one_line
 from escala.report.layout import (
@@ -112,15 +112,20 @@ def memory_line(errors: Errors) -> str:
 
 def fit_lines(given: Scores) -> list[str]:
     """What runs that ended out of memory are called, and how many that ran are called impossible."""
-    dead, ran = given.ran_out, given.ran
+    dead = given.ran_out
     called = f"{dead.does_not_fit} does not fit, {dead.risky} risky, {dead.fits} fits"
     lines = (
         [f"{count(dead.rows)} run{plural(dead.rows)} out of memory, called: {called}"] if dead.rows else []
     )
+    ran = _ran_line(given.ran, "that ran")
+    return [*lines, *ran, *_ran_line(given.ran_unprinted, "without printed recompute")]
+
+
+def _ran_line(ran: Verdicts, which: str) -> list[str]:
     if ran.does_not_fit_share is None:
-        return lines
+        return []
     share = in_percent(ran.does_not_fit_share)
-    return [*lines, f"{count(ran.rows)} run{plural(ran.rows)} that ran: {share} % called does not fit"]
+    return [f"{count(ran.rows)} run{plural(ran.rows)} {which}: {share} % called does not fit"]
 
 
 def sweep_lines(given: SweepScores) -> list[str]:
