@@ -81,14 +81,15 @@ def factor_of(of: str, names: Iterable[str], field: str) -> float | None:
 def _factor(table: dict[str, Any]) -> Factor:
     if set(table) != _KEYS or table["of"] not in KINDS or not _is_sound(table):
         raise CatalogError(
-            f"fitted.toml: a parameter needs {sorted(_KEYS)}, one of {KINDS}, a list of names, a finite factor "
-            "above 0, an sd of at least 0 and a share from 0 to 1"
+            f"fitted.toml: a parameter needs {sorted(_KEYS)}, one of {KINDS}, a list of names, a finite "
+            "factor above 0, an sd of at least 0 and a share from 0 to 1"
         )
     return Factor(**{**table, "names": tuple(table["names"])})
 
 
 def _is_sound(table: dict[str, Any]) -> bool:
-    factor, sd, share = numbers = [table[key] for key in ("factor", "sd", "share")]
+    numbers = [table[key] for key in ("factor", "sd", "share")]
     if not isinstance(table["names"], list) or not all(isinstance(each, float) for each in numbers):
         return False
+    factor, sd, share = map(float, numbers)
     return 0.0 < factor < math.inf and sd >= 0.0 and 0.0 <= share <= 1.0
