@@ -7,6 +7,7 @@ from escala.catalog.loader import (
     KINDS,
     RATIO,
     CatalogError,
+    Entries,
     Entry,
     Quantity,
     Source,
@@ -124,3 +125,28 @@ def test_a_fault_of_the_catalog_is_no_fault_of_the_user():
 def test_unknown_keys_of_an_entry_are_refused():
     with pytest.raises(CatalogError, match="colour"):
         entry(power={}, colour="red").allow({"power"})
+
+
+def named(**aliases: list[str]) -> Entries:
+    return Entries(
+        {
+            name: Entry(name=name, file="chips.toml", table={"aliases": others}, sources={})
+            for name, others in aliases.items()
+        }
+    )
+
+
+def test_an_entry_goes_by_its_name_and_aliases_without_case_and_punctuation():
+    names = named(h100=["H100-SXM 80GB", "Hopper"], a100=[]).names
+
+    assert names == {"h100": "h100", "h100sxm80gb": "h100", "hopper": "h100", "a100": "a100"}
+
+
+def test_an_alias_may_repeat_the_name_of_its_own_entry():
+    assert named(h100=["H100", "h-100"]).names == {"h100": "h100"}
+
+
+@pytest.mark.parametrize("aliases", [{"a": ["B"], "b": []}, {"a": ["x y"], "b": ["X-Y"]}])
+def test_two_entries_share_no_name(aliases: dict[str, list[str]]):
+    with pytest.raises(CatalogError, match=r"chips.toml: \[b\] shares the name '.+' with \[a\]"):
+        _ = named(**aliases).names
