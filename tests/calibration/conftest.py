@@ -7,6 +7,7 @@ import pytest
 from escala.calibration import Reading, read, read_rows
 from escala.calibration.scoring import Prediction
 from escala.model.memory import Verdict
+from escala.model.plan import Plan
 
 Make = Callable[..., Prediction]
 
@@ -40,3 +41,19 @@ def predicted(reading: Reading) -> Make:
         return Prediction(reading=asked, step_s=step_s, need_share=0.5, **(usual | answer))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def computing(reading: Reading) -> Reading:
+    """One device that multiplies matrices and does nothing else."""
+    problem, plan = reading.problem, reading.plan
+    (group,) = problem.cluster.groups
+    chip = replace(group.accelerator, memory_bytes_per_s=1e30)
+    cluster = replace(
+        problem.cluster, groups=(replace(group, accelerator=chip, devices=1, devices_per_node=1),)
+    )
+    idle = dict.fromkeys(("dispatch_s", "micro_batch_overhead_s", "step_overhead_s"), 0.0)
+    engine = replace(problem.engine, time=replace(problem.engine.time, **idle))
+    known = replace(problem.assumptions, gemm_launch_s=0.0, straggler_per_doubling=0.0)
+    alone = replace(problem, cluster=cluster, engine=engine, assumptions=known)
+    return replace(reading, problem=alone, plan=replace(Plan(), micro_batches=4, precision=plan.precision))

@@ -16,7 +16,7 @@ from escala.calibration.sample import MOST_ROWS, STEP, Sample, predicted, slopes
 from escala.model.columns import F64
 from escala.model.estimate import time_of
 from escala.model.interval import Regime
-from escala.model.plan import Plan, Plans
+from escala.model.plan import Plans
 
 GEMM = Free(name="test.gemm", of="accelerator", names=(), field="gemm_efficiency", sd=1.0)
 STEPS = Free(name="test.step", of="engine", names=(), field="step_overhead_s", sd=1.0)
@@ -110,22 +110,6 @@ def test_plans_that_ask_the_same_question_are_priced_together(reading: Reading):
         np.log(time_of(each.problem, Plans.of(each.plan)).step_s)[0] for each in (reading, elsewhere, other)
     ]
     assert predicted(sample, (), np.zeros(0)).tolist() == pytest.approx(alone, rel=1e-12)
-
-
-@pytest.fixture
-def computing(reading: Reading) -> Reading:
-    """One device that multiplies matrices and does nothing else."""
-    problem, plan = reading.problem, reading.plan
-    (group,) = problem.cluster.groups
-    chip = replace(group.accelerator, memory_bytes_per_s=1e30)
-    cluster = replace(
-        problem.cluster, groups=(replace(group, accelerator=chip, devices=1, devices_per_node=1),)
-    )
-    idle = dict.fromkeys(("dispatch_s", "micro_batch_overhead_s", "step_overhead_s"), 0.0)
-    engine = replace(problem.engine, time=replace(problem.engine.time, **idle))
-    known = replace(problem.assumptions, gemm_launch_s=0.0, straggler_per_doubling=0.0)
-    alone = replace(problem, cluster=cluster, engine=engine, assumptions=known)
-    return replace(reading, problem=alone, plan=replace(Plan(), micro_batches=4, precision=plan.precision))
 
 
 def test_a_row_bound_by_compute_gets_faster_as_products_do(computing: Reading):
