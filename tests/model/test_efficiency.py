@@ -170,3 +170,21 @@ def test_a_fused_softmax_takes_heads_and_samples_in_fours_only(problem):
 
     assert seconds(fused, 8.0) < seconds(fused, 6.0)
     assert seconds(fused, 6.0) == seconds(plain, 6.0)
+
+
+def test_the_only_expert_of_a_rank_runs_as_one_plain_product(problem):
+    known = replace(problem.assumptions, expert_imbalance=1.0, grouped_gemm_ratio=0.5)
+    quick = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=1e30)
+
+    one = matmul_s(quick, square(1000.0, 1.0, is_grouped=True), ONE * 1e14, ONE * 2)[0]
+    two = matmul_s(quick, square(1000.0, 2.0, is_grouped=True), ONE * 1e14, ONE * 2)[0]
+
+    # 20 us; two of them at half the speed
+    assert (one, two) == pytest.approx((2e-5, 8e-5), rel=1e-12)
+
+
+def test_every_expert_is_launched(problem):
+    known = replace(problem.assumptions, gemm_launch_s=5e-6)
+    endless = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=np.inf)
+
+    assert matmul_s(endless, square(1.0, 8.0, is_grouped=True), ONE * np.inf, ONE * 2)[0] == 8 * 5e-6

@@ -70,8 +70,11 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
     return soft_maximum(busy_s, memory_s, known.gemm_norm) + known.gemm_launch_s * launches
 
 
-def _ratio(known: Assumptions, matmul: Matmul) -> float:
-    return known.expert_imbalance / known.grouped_gemm_ratio if matmul.is_grouped else 1.0
+def _ratio(known: Assumptions, matmul: Matmul) -> F64 | float:
+    """Imbalance over the share of grouped products; a rank's only expert runs as one plain product."""
+    if not matmul.is_grouped:
+        return 1.0
+    return known.expert_imbalance / np.where(matmul.count > 1, known.grouped_gemm_ratio, 1.0)
 
 
 def core_s(problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64) -> tuple[F64, F64]:
