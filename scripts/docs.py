@@ -5,7 +5,8 @@
 
 A page is Markdown under docs/. Its ```python blocks run in order in one namespace, in an empty folder that
 holds the page's files (a block after `<!-- file: NAME -->`); a ```text block right after one is its output.
-Between `<!-- generated: NAME -->` and `<!-- end -->` stands the table of that name (docs_tables.TABLES).
+Between `<!-- generated: NAME -->` and `<!-- end -->` stands the part of that name (docs_tables.TABLES and
+docs_accuracy.SECTIONS); docs_accuracy.PICTURES are files of their own.
 """
 
 import contextlib
@@ -13,14 +14,17 @@ import io
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from docs_accuracy import PICTURES, SECTIONS
 from docs_tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-OURS = ("model", "how-to", "index.md", "../README.md")
+OURS = ("model", "how-to", "index.md", "accuracy.md", "../README.md")
+PARTS = {**TABLES, **SECTIONS}
 
 BLOCK = re.compile(
     r"(?:^<!-- file: (?P<file>\S+) -->\n+)?^```(?P<kind>\w+)\n(?P<code>.*?)^```\n"
@@ -40,7 +44,7 @@ def pages() -> list[Path]:
 
 def renewed(path: Path) -> str:
     """The text of a page with fresh outputs and tables."""
-    text = GENERATED.sub(lambda m: m[1] + "\n" + TABLES[m[2]]() + "\n" + m[3], path.read_text())
+    text = GENERATED.sub(lambda m: m[1] + "\n" + PARTS[m[2]]() + "\n" + m[3], path.read_text())
     outputs = iter(run(text, str(path)))
     return BLOCK.sub(lambda m: _with_output(m, outputs), text)
 
@@ -79,9 +83,10 @@ def _with_output(block: re.Match[str], outputs: Iterator[str]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Rewrite, or only check, all pages."""
     stale = []
-    for path in pages():
-        new = renewed(path)
-        if new != path.read_text():
+    texts: dict[Path, Callable[[], str]] = {path: partial(renewed, path) for path in pages()}
+    for path, text in (texts | PICTURES).items():
+        new = text()
+        if not path.exists() or new != path.read_text():
             stale.append(path)
             if "--check" not in arguments:
                 path.write_text(new)

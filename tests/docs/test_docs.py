@@ -6,12 +6,14 @@ import io
 import re
 import shlex
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from escala.calibration import read_rows
 from escala.cli.app import main
 
 ROOT = Path(__file__).parents[2]
@@ -113,3 +115,17 @@ def test_a_file_of_a_page_can_be_read_by_its_examples():
     code = "```python\nfrom pathlib import Path\nprint(Path('a.toml').read_text())\n```\n"
 
     assert list(script().run(file + code, "page")) == ["b = 1\n\n"]
+
+
+@pytest.mark.parametrize("path", script().PICTURES, ids=name)
+def test_picture_is_what_the_script_would_draw(path: Path):
+    assert script().PICTURES[path]() == path.read_text(encoding="utf-8"), "out of date; run scripts/docs"
+
+
+def test_a_reason_belongs_to_a_row_once():
+    known = tomllib.loads((DOCS / "data" / "worst-rows.toml").read_text())["reason"]
+    rows = [row for each in known for row in each["rows"]]
+
+    assert len(rows) == len(set(rows))
+    assert set(rows) <= {row.id for row in read_rows().rows}
+    assert all(set(each) == {"rows", "text"} and len(each["text"]) > 40 for each in known)

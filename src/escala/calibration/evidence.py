@@ -1,5 +1,6 @@
 """What the fit moved, and what it stands on: records before the fit, factors, votes of rows. Fits nothing."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,11 @@ class FreeNumber:
     sd: float
     prior_sd: float
     share: float
+
+    @property
+    def moved(self) -> float:
+        """How far the factor is from the record, in prior standard deviations."""
+        return abs(math.log(self.factor)) / self.prior_sd
 
 
 def free_numbers() -> tuple[FreeNumber, ...]:

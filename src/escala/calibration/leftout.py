@@ -166,6 +166,18 @@ def coverages(named: Named, predictions: Sequence[Prediction], known: Residuals)
     return tuple(found)
 
 
+def mean_coverage(predictions: Sequence[Prediction], known: Residuals) -> Coverage:
+    """Coverage where every source group is one vote."""
+    each = coverages(lambda reading: reading.group, predictions, known)
+    return Coverage(
+        name="groups",
+        rows=len(each),
+        inside=float(np.mean([group.inside for group in each])),
+        left_out=float(np.mean([group.left_out for group in each])),
+        unseen=float(np.mean([group.unseen for group in each])),
+    )
+
+
 def changed_rows(predictions: Iterable[Prediction], known: Residuals) -> int:
     """How many rows are predicted more than 1 % away from what the last fit predicted: 0 after a fit."""
     rows = scored_rows(predictions, known)

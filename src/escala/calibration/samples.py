@@ -97,6 +97,11 @@ def mean_size(errors: F64) -> float:
     return float(np.mean(np.abs(errors)))
 
 
+def mape_together(a: Errors, b: Errors) -> float:
+    """The mean of |error| of two sets as one."""
+    return (a.rows * a.mape + b.rows * b.mape) / (a.rows + b.rows)
+
+
 def median_size(errors: F64) -> float:
     """The median of |error|."""
     return float(np.median(np.abs(errors)))

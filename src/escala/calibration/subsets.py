@@ -23,14 +23,17 @@ def is_well_described(reading: Reading) -> bool:
     )
 
 
-SCALES: Final = (1, 8, 64, 512, 4096)
+SCALES: Final = {
+    "1 device": 1,
+    "2 to 8 devices": 8,
+    "9 to 64 devices": 64,
+    "65 to 512 devices": 512,
+    "513 to 4,096 devices": 4096,
+}
+SIZES: Final = (*SCALES, "more than 4,096 devices")
 
 
 def scale(reading: Reading) -> str:
     """How many devices ran the row, in powers of eight."""
     devices = reading.problem.cluster.devices
-    if devices == 1:
-        return "1 device"
-    low = max(each for each in SCALES if each < devices)
-    high = next((each for each in SCALES if each >= devices), None)
-    return f"{low + 1:,} to {high:,} devices" if high else f"more than {low:,} devices"
+    return next((name for name, most in SCALES.items() if devices <= most), SIZES[-1])
