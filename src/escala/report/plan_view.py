@@ -31,7 +31,7 @@ def plan_view(
     """One row of an estimate with its derived numbers."""
     plan, step_s = result.plans[row], float(result.step_s[row])
     step = times(step_s, float(result.interval_ratio[row]))
-    foot = result.footprint
+    foot, one = result.footprint, step_intervals(problem, result, row)
     own = points[row] if points else 0
     return PlanView(
         rank=rank,
@@ -47,10 +47,10 @@ def plan_view(
         energy_j_per_step=_row(foot.energy_j, row),
         cost=_row(foot.cost_usd, row),
         co2e_kg=_row(foot.carbon_kg, row),
-        intervals=step_intervals(problem, result, row),
+        intervals=one,
         interval_ratio=float(result.interval_ratio[row]),
         regime=regime_words(result, row),
-        run=_run(problem, result, row),
+        run=_run(problem, step, one),
         simplicity_points=own,
         simplicity_rank=1 + sum(other < own for other in points),
         verdict=VERDICTS[Verdict(int(result.memory.verdict[row]))],
@@ -117,27 +117,22 @@ def _between(value: float | None, low: float, high: float) -> Interval | None:
     return None if value is None else Interval(value=value, low=value * low, high=value * high)
 
 
-def _run(problem: Problem, result: Estimate, row: int) -> RunView | None:
+def _run(problem: Problem, step: Interval, one: StepIntervals) -> RunView | None:
     """The whole run: steps * what one step takes."""
     total = problem.workload.total_tokens
     if total is None:
         return None
-    steps, one = total / tokens_per_step(problem), step_intervals(problem, result, row)
-    ratio = float(result.interval_ratio[row])
-    duration = times(steps * float(result.step_s[row]), ratio)
-    hours = duration.value * problem.cluster.devices / HOUR_S
+    steps = total / tokens_per_step(problem)
     return RunView(
         tokens=total,
         steps=steps,
-        duration_s=duration,
-        device_hours=times(hours, ratio),
-        energy_j=_so_often(steps, one.energy_j_per_step),
-        cost_usd=_so_often(steps, one.cost),
-        co2e_kg=_so_often(steps, one.co2e_kg),
+        duration_s=_so_often(steps, step),
+        device_hours=_so_often(steps * problem.cluster.devices / HOUR_S, step),
+        energy_j=one.energy_j_per_step and _so_often(steps, one.energy_j_per_step),
+        cost_usd=one.cost and _so_often(steps, one.cost),
+        co2e_kg=one.co2e_kg and _so_often(steps, one.co2e_kg),
     )
 
 
-def _so_often(steps: float, one: Interval | None) -> Interval | None:
-    return (
-        None if one is None else Interval(value=steps * one.value, low=steps * one.low, high=steps * one.high)
-    )
+def _so_often(steps: float, one: Interval) -> Interval:
+    return Interval(value=steps * one.value, low=steps * one.low, high=steps * one.high)
