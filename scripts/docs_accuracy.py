@@ -9,22 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from docs_tables import number, percent, share, table
+from docs_fit import FIT_SECTIONS
+from docs_rows import count, found, whole_percent
+from docs_tables import percent, share, table
 
-from escala.calibration import read_rows
-from escala.calibration.contents import (
-    assumed_fields,
-    contents,
-    unmeasured_accelerators,
-    unmeasured_engines,
-)
-from escala.calibration.evidence import GROUPS, FreeNumber, free_numbers, votes
 from escala.calibration.fitting import SHOWN_ROWS
 from escala.calibration.gains import Gain, engine_gains, precision_gains
 from escala.calibration.leftout import (
     Coverage,
     Pair,
-    changed_rows,
     coverages,
     mean_coverage,
     pair,
@@ -33,16 +26,12 @@ from escala.calibration.leftout import (
     scored_rows,
     source_mean,
 )
-from escala.calibration.reading import Reading
-from escala.calibration.sample import EXPERTS_WEIGHT, IMPUTED_WEIGHT, MOST_ROWS, SLOW_WEIGHT
 from escala.calibration.samples import Errors, Group, mape_together
 from escala.calibration.scores import DIMENSIONS, Verdicts, worst_of
 from escala.calibration.scoring import Prediction
 from escala.calibration.subsets import SIZES, is_well_described, scale
 from escala.calibration.sweeps import SweepScores
-from escala.calibration.validation import Validation, validate
 from escala.catalog.engines import assumptions
-from escala.catalog.loader import data_file, read_toml
 from escala.model.interval import WORDS, Regime
 from escala.report.calibration_plot import svg
 from escala.report.validate_view import SHIPPED, row_view, validation_view
@@ -50,19 +39,8 @@ from escala.report.validate_view import SHIPPED, row_view, validation_view
 ROOT = Path(__file__).resolve().parents[1]
 REASONS = ROOT / "docs" / "data" / "worst-rows.toml"
 WORST = 20
+GLUE = "\u00a0"  # a space that does not break
 UNEXAMINED = "not examined"
-
-
-@cache
-def found() -> Validation:
-    """The rows that escala ships, predicted and scored."""
-    return validate(read_rows())
-
-
-@cache
-def readings() -> tuple[Reading, ...]:
-    """All rows that can be read."""
-    return tuple(each.reading for each in found().predictions)
 
 
 def by(name: str) -> tuple[Pair, ...]:
@@ -80,16 +58,6 @@ def whole(name: str, predictions: Iterable[Prediction]) -> Pair:
 def everything() -> Pair:
     """All rows in the fit and left out."""
     return whole("all rows", found().predictions)
-
-
-def whole_percent(value: float) -> str:
-    """A share without decimals."""
-    return f"{value:.0%}".replace("%", " %")
-
-
-def count(value: int) -> str:
-    """A number of rows."""
-    return f"{value:,}"
 
 
 # Headline
@@ -151,84 +119,6 @@ def verdict_line() -> str:
     )
 
 
-# What was done
-
-
-def fit_facts() -> str:
-    """What the fit stands on."""
-    run, scores = read_toml(data_file("fitted.toml"))["run"], found()
-    held, table_rows = votes(readings()), scores.table.rows
-    low = sum(not each.is_trusted for each in readings())
-    stale = changed_rows(scores.predictions, residuals())
-    facts = [
-        ("published rows", f"{len(table_rows):,} of {len({row.source for row in table_rows})} sources"),
-        ("read", f"{len(readings()):,}; {sum(scores.reasons.values())} are skipped, with reasons below"),
-        ("low trust, never fitted or counted", low),
-        (
-            "in the fit",
-            f"{run['rows']:,} rows, {held.configurations:,} configurations, {run['groups']} groups",
-        ),
-        ("votes after weighting", f"{held.votes:.0f}; at the cap: {', '.join(held.capped)}"),
-        (
-            "free numbers",
-            f"{run['numbers']}, of which the data decide {run['effective_numbers']} (sum of shares)",
-        ),
-        ("date", run["date"]),
-        ("digest of rows and list", f"`{run['digest']}`"),
-        ("rows predicted otherwise than in that fit", f"{stale} (more than 1 % apart; 0 right after a fit)"),
-    ]
-    return table(("", ""), facts)
-
-
-def weighting() -> str:
-    """What a row counts."""
-    rows = [
-        ("repeats of one configuration", "one vote together"),
-        ("a source group", f"at most {MOST_ROWS:.0f} votes"),
-        ("mixture of experts", f"× {EXPERTS_WEIGHT:g}"),
-        ("slow network, consumer or old device", f"× {SLOW_WEIGHT:g}"),
-        ("a field is assumed, other than link and device memory", f"× {IMPUTED_WEIGHT:g}"),
-    ]
-    return table(("rows", "weight"), rows)
-
-
-def imputed_table() -> str:
-    """Fields that sources do not print."""
-    return table(
-        ("field", "rows"), [(name, count(rows)) for name, rows in assumed_fields(readings()).items()]
-    )
-
-
-def free_table() -> str:
-    """Every number that the fit moves, in four groups."""
-    known = free_numbers()
-    far = [each for each in known if each.moved > 2]
-    weak = sum(each.share < 0.1 for each in known)
-    parts = [f"**{group.capitalize()}**\n\n" + _free_part(known, group) for group in GROUPS]
-    names = ", ".join(f"`{each.field}` ({each.name})" for each in far) or "none"
-    return (
-        "\n".join(parts) + f"\nOf {len(known)} numbers {weak} stay where their prior is (the data decide less"
-        f" than a tenth). Moved by more than two prior standard deviations: {names}.\n"
-    )
-
-
-def _free_part(known: Sequence[FreeNumber], group: str) -> str:
-    rows = [
-        (
-            f"`{each.field}`",
-            each.name,
-            number(each.low) if each.low == each.high else f"{number(each.low)} to {number(each.high)}",
-            f"{each.factor:.3f}",
-            f"{each.sd:.3f}",
-            f"{each.prior_sd:g}",
-            whole_percent(each.share),
-        )
-        for each in known
-        if each.group == group
-    ]
-    return table(("number", "of", "record", "factor", "sd", "prior sd", "data decide"), rows)
-
-
 # Scores
 
 
@@ -252,8 +142,8 @@ def _both(given: Pair) -> tuple[str, ...]:
 
 
 def arrow(inside: str, left_out: str) -> str:
-    """In the fit and left out in one cell, without the sign of percent."""
-    return f"{inside} → {left_out}".replace("%", "").replace("-", "−")
+    """In the fit and left out in one cell that does not break, without the sign of percent."""
+    return f"{inside}{GLUE}→{GLUE}{left_out}".replace("%", "").replace("-", "−")
 
 
 def dimension_table(name: str) -> str:
@@ -403,7 +293,7 @@ def engine_gain_table() -> str:
     return gain_table(engine_gains(found().predictions))
 
 
-# Worst rows, and what is not covered
+# Worst rows
 
 
 @cache
@@ -436,36 +326,15 @@ def _worst(given: Prediction) -> tuple[str, ...]:
     )
 
 
-def skip_table() -> str:
-    """Rows that are not scored."""
-    return table(("reason", "rows"), [(why, count(rows)) for why, rows in found().reasons.items()])
-
-
-def content_table() -> str:
-    """Techniques with their rows."""
-    rows = [(each.name, count(each.timed), each.weighed, each.groups) for each in contents(readings())]
-    return table(("technique", "rows with a time", "rows with a memory", "source groups"), rows)
-
-
-def absent_list() -> str:
-    """Engines and devices of the catalog without a row."""
-    of_engines = ", ".join(f"`{name}`" for name in unmeasured_engines(readings()))
-    devices = ", ".join(f"`{name}`" for name in unmeasured_accelerators(readings()))
-    return f"- Engines without a row: {of_engines}.\n- Devices without a row: {devices}.\n"
-
-
 def plot() -> str:
     """The plot of all rows as SVG, as `escala validate --svg` writes it."""
     return svg(validation_view(found(), SHIPPED, 0))
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
+    **FIT_SECTIONS,
     "headline": headline,
     "verdict_line": verdict_line,
-    "fit_facts": fit_facts,
-    "weighting": weighting,
-    "imputed": imputed_table,
-    "free": free_table,
     "configurations": configuration_table,
     "well": well_table,
     **{f"by_{name}": partial(dimension_table, name) for name in ("source", "regime", "arch", "year")},
@@ -480,8 +349,5 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "precision": precision_table,
     "engine_gains": engine_gain_table,
     "worst": worst_table,
-    "skips": skip_table,
-    "contents": content_table,
-    "absent": absent_list,
 }
 PICTURES: dict[Path, Callable[[], str]] = {ROOT / "docs" / "img" / "calibration.svg": plot}
