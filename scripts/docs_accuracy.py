@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docs_fit import FIT_SECTIONS
 from docs_rows import count, found, whole_percent
-from docs_tables import percent, share, table
+from docs_tables import GLUE, percent, share, table
 
 from escala.calibration.fitting import SHOWN_ROWS
 from escala.calibration.gains import Gain, engine_gains, precision_gains
@@ -39,7 +39,6 @@ from escala.report.validate_view import SHIPPED, row_view, validation_view
 ROOT = Path(__file__).resolve().parents[1]
 REASONS = ROOT / "docs" / "data" / "worst-rows.toml"
 WORST = 20
-GLUE = "\u00a0"  # a space that does not break
 UNEXAMINED = "not examined"
 
 

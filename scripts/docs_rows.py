@@ -2,6 +2,8 @@
 
 from functools import cache
 
+from docs_tables import GLUE
+
 from escala.calibration import read_rows
 from escala.calibration.reading import Reading
 from escala.calibration.validation import Validation, validate
@@ -21,7 +23,7 @@ def readings() -> tuple[Reading, ...]:
 
 def whole_percent(value: float) -> str:
     """A share without decimals."""
-    return f"{value:.0%}".replace("%", " %")
+    return f"{value:.0%}".replace("%", f"{GLUE}%")
 
 
 def count(value: int) -> str:

@@ -21,6 +21,7 @@ from escala.model.workload import Workload
 from escala.planning.simplicity import describe
 
 ROOT = Path(__file__).resolve().parents[1]
+GLUE = "\u00a0"  # a space that does not break
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -257,12 +258,12 @@ def torchtitan_rows() -> Iterator[tuple[Scored, Scored | None]]:
 
 def percent(value: float) -> str:
     """A signed share."""
-    return f"{value:+.1%}".replace("%", " %").replace("-", "−")
+    return f"{value:+.1%}".replace("%", f"{GLUE}%").replace("-", "−")
 
 
 def share(value: float) -> str:
     """A share without sign."""
-    return f"{value:.1%}".replace("%", " %")
+    return f"{value:.1%}".replace("%", f"{GLUE}%")
 
 
 def summary(rows: Sequence[Scored]) -> str:
