@@ -119,6 +119,23 @@ def test_of_several_regimes_the_last_counts(real):
     assert of(dense, Plan(dp=4, pp=2, micro_batches=4)) is Regime.SLOW
 
 
+def test_the_order_of_regimes_decides_not_the_width(ideal, llama):
+    """Of sharded and long the later counts, though its interval is the narrower one."""
+    problem = ideal(llama(), sequence=LONG_TOKENS)
+    narrow = only(problem, interval_sharded_ratio=1.5, interval_long_ratio=1.1)
+    found = regime(narrow, Plans.of(Plan(zero=3)))
+
+    assert found.tolist() == [Regime.LONG]
+    assert interval_ratio(marked(narrow, engine=False, chip=True), found)[0] == 1.1
+
+
+def test_a_small_network_that_is_only_replicated_is_replicated(real, llama):
+    small = real(llama(hidden=2048), devices=8, sequence=8192, batch=8)
+
+    assert of(small, Plan(dp=8)) is Regime.REPLICATED
+    assert of(small, Plan(dp=4, pp=2, micro_batches=2)) is Regime.SMALL
+
+
 def test_every_regime_has_words_and_two_factors():
     known = catalog.assumptions()
 

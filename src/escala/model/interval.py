@@ -1,7 +1,8 @@
 """How far a predicted step time can be off: one factor for each regime, decided from the question alone.
 
-The factors are 80 % quantiles of the error on sources left out of the fit, by regime, narrower for a known
-engine; the last regime that a plan belongs to counts, since they are listed from narrow to wide.
+The factors are 80 % quantiles of the error on sources left out of the fit, by regime, narrower for a calibrated
+engine. Regimes are listed by how special they are, and the last that a plan belongs to counts: the order is part
+of the rule, whatever the factors are after a fit.
 """
 
 from enum import IntEnum
@@ -17,7 +18,7 @@ from escala.model.rejects import parts_of
 
 
 class Regime(IntEnum):
-    """What limits the accuracy of a prediction; see the assumptions named interval_..._ratio."""
+    """What limits the accuracy of a prediction, the more special the later; see interval_..._ratio."""
 
     PIPELINE = 0
     SHARDED = 1
@@ -50,12 +51,12 @@ OLD: Final = ("pascal", "volta", "turing")
 
 
 def regime(problem: Problem, plans: Plans) -> I64:
-    """The widest regime that each plan belongs to. Shape (n,)."""
+    """The last, most special regime that each plan belongs to. Shape (n,)."""
     base = np.where(plans.zero >= 3, Regime.SHARDED, Regime.REPLICATED)
-    widest = np.where(plans.pp > 1, Regime.PIPELINE, base).astype(np.int64)
+    last = np.where(plans.pp > 1, Regime.PIPELINE, base).astype(np.int64)
     for kind, belongs in _special(problem, plans).items():
-        widest = np.where(belongs, np.maximum(widest, int(kind)), widest)
-    return widest
+        last = np.where(belongs, np.maximum(last, int(kind)), last)
+    return last
 
 
 def interval_ratio(problem: Problem, regimes: I64) -> F64:
