@@ -110,7 +110,7 @@ def _parameter(free: Free, factor: float, sd: float, share: float) -> list[str]:
         f'of = "{free.of}"',
         f"names = {list(free.names)}".replace("'", '"'),
         f'field = "{free.field}"',
-        f"factor = {factor:.4f}",
+        f"factor = {factor:.6f}",
         f"sd = {sd:.4f}",
         f"share = {share:.3f}",
     ]

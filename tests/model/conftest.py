@@ -84,6 +84,7 @@ def no_losses() -> Assumptions:
         gemm_launch_s=0.0,
         gemm_norm=100.0,
         flash_ramp_tokens=0.0,
+        flash_exponential_width=0.0,
         flash_block_tokens=0.0,
         dispatch_norm=100.0,
         dispatch_tensor_ratio=0.0,

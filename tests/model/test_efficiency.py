@@ -16,7 +16,11 @@ def square(size: float, count: float = 1.0, **marks: bool) -> Matmul:
 
 
 def core(
-    keys: float = 512.5, all_keys: float = 1024.0, is_aligned: bool = True, batches: float = 16.0
+    keys: float = 512.5,
+    all_keys: float = 1024.0,
+    is_aligned: bool = True,
+    batches: float = 16.0,
+    width: float = 128.0,
 ) -> Core:
     return Core(
         queries=ONE * 1024,
@@ -25,7 +29,7 @@ def core(
         keys=keys,
         all_keys=all_keys,
         block_keys=ONE * all_keys,
-        width=128.0,
+        width=width,
         is_aligned=is_aligned,
     )
 
@@ -188,3 +192,18 @@ def test_every_expert_is_launched(problem):
     endless = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=np.inf)
 
     assert matmul_s(endless, square(1.0, 8.0, is_grouped=True), ONE * np.inf, ONE * 2)[0] == 8 * 5e-6
+
+
+def test_narrow_heads_show_the_exponentials_of_newer_kernels(problem):
+    known = replace(problem.assumptions, flash_exponential_width=128.0)
+    newer = with_kernel(replace(problem, assumptions=known), AttentionKernel.FLASH3)
+    older = with_kernel(replace(problem, assumptions=known), AttentionKernel.FLASH2)
+
+    def seconds_of_a_width(of, width):
+        return core_s(of, core(width=width), ONE * 1e14, ONE * 2)[0][0] / width
+
+    # heads of 64 against 128: (1 + 128/128) / (1 + 128/256) = 4/3
+    assert seconds_of_a_width(newer, 128.0) / seconds_of_a_width(newer, 256.0) == pytest.approx(
+        4 / 3, rel=1e-12
+    )
+    assert seconds_of_a_width(older, 128.0) == pytest.approx(seconds_of_a_width(older, 256.0), rel=1e-12)

@@ -17,7 +17,7 @@ from escala.model.interval import Regime
 
 ROUNDS: Final = 4
 _MOST_MOVE: Final = 0.6  # of a logarithm in one round: slopes hold nearby
-FEWEST_ROWS: Final = 30  # behind an interval of its own
+FEWEST_ROWS: Final = 20  # behind an interval of its own
 SHOWN_ROWS: Final = 5  # trusted rows from which an engine or a device counts as calibrated
 # Errors inside a fit are smaller than those of new rows of the same stack. Source: step-time study, 4.2
 INSIDE_RATIO: Final = 1.25

@@ -181,13 +181,18 @@ def _layers(row: Row) -> int:
 
 
 def _heads(row: Row) -> int:
-    """Heads of the usual width; BigScience's V100 scripts fix 32, its widest runs explain 96 of width 150."""
+    """Heads of the usual width that tensor ranks can share; scripts and widths of BigScience say others.
+
+    Its V100 scripts fix 32, its widest runs explain 96 of width 150.
+    """
     hidden = row.hidden or 1
     if "BigScience gpt2" in row.source and hidden % 32 == 0:
         return 32
     if "BigScience" in row.source and hidden == 14400:
         return 96
-    return max(hidden // (row.head_dim or USUAL_HEAD_DIM), 1)
+    wanted, split = hidden / (row.head_dim or USUAL_HEAD_DIM), row.tp or 1
+    whole = [heads for heads in range(split, hidden + 1, split) if hidden % heads == 0]
+    return min(whole, key=lambda heads: abs(heads - wanted), default=max(round(wanted), 1))
 
 
 def _vocabulary(name: str) -> int:

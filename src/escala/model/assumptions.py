@@ -15,6 +15,7 @@ class Assumptions:
     gemm_norm: float
     flash_backward_ratio: float
     flash_ramp_tokens: float
+    flash_exponential_width: float
     flash_block_tokens: float
     batched_gemm_ratio: float
     score_pass_bytes: float

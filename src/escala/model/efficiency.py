@@ -93,9 +93,19 @@ def core_s(problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64) ->
         assert share is not None  # kernel_of takes no flash kernel that the chip has no share for
         edge = 1.0 + known.flash_block_tokens / core.all_keys
         ramp = 1.0 + known.flash_ramp_tokens / core.block_keys
-        forward_s = core.flop * edge / (flop_per_s * share) * ramp
+        narrow = _narrow_ratio(known, core) if kernel is AttentionKernel.FLASH3 else 1.0
+        forward_s = core.flop * edge / (flop_per_s * share) * ramp * narrow
         return forward_s, forward_s * known.flash_backward_ratio
     return _score_s(problem, core, flop_per_s, element_bytes, kernel)
+
+
+def _narrow_ratio(known: Assumptions, core: Core) -> float:
+    """Time of a score beside heads 128 wide: its exponential costs as much as some width of its products.
+
+    Kernels of Hopper and later are fast enough to show it. Source: Shah 2024 (FlashAttention-3), figure 5.
+    """
+    usual = 256.0  # queries and values of heads 128 wide, where the share of a chip was measured
+    return (1.0 + known.flash_exponential_width / core.width) / (1.0 + known.flash_exponential_width / usual)
 
 
 def kernel_of(problem: Problem) -> AttentionKernel:

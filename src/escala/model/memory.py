@@ -289,8 +289,8 @@ def _assemble(
     own = MemoryKinds(**{name: getattr(kinds, name)[worst] for name in MemoryKinds.__slots__})
     each = Phases(**{name: getattr(phases, name)[worst] for name in Phases.__slots__})
     allocated, groups = peak[worst], group_bytes(problem, plans)
-    need = needed[worst] + groups
-    slacked = needed[worst] - problem.assumptions.reserve_bytes
+    need = needed[worst]  # buffers of collectives are in the reserve, which was fitted with them
+    slacked = need - problem.assumptions.reserve_bytes
     stranded = stranded_loss_bytes(problem, plans, own.logits_bytes, each.loss_bytes >= allocated)
     stranded = stranded + stranded_step_bytes(problem, own.step_bytes, each.step_bytes >= allocated)
     held = held_bytes(problem, groups, slacked, stranded)
