@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from escala.calibration.operation_scores import OperationErrors, OperationGroup, OperationScores
 from escala.calibration.rows import Fault
 from escala.calibration.samples import Errors, Group, WorstRow
 from escala.calibration.scores import Scores, Verdicts
@@ -15,21 +16,24 @@ from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import VERBS
 from escala.model.plan import CHOICES
-from escala.report import answer, catalog_view, doctor, explain_view, validate_view
+from escala.report import answer, catalog_view, doctor, explain_view, operations_view, validate_view
 from escala.report.planwords import FIXABLE, words
 
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 RECORDS = [
     value
-    for module in (answer, explain_view, catalog_view, doctor, validate_view)
+    for module in (answer, explain_view, catalog_view, doctor, validate_view, operations_view)
     for value in vars(module).values()
     if isinstance(value, type)
     and value.__module__ == module.__name__
     and hasattr(value, "__dataclass_fields__")
 ]
 
-EMBEDDED = (Fact, Fault, Errors, Group, WorstRow, Scores, Verdicts, SweepScores)
+EMBEDDED = (
+    *(Fact, Fault, Errors, Group, WorstRow, Scores, Verdicts, SweepScores),
+    *(OperationErrors, OperationGroup, OperationScores),
+)
 
 
 @pytest.mark.parametrize("record", [*RECORDS, *EMBEDDED], ids=lambda record: record.__name__)

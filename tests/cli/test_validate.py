@@ -128,6 +128,11 @@ def test_a_table_of_low_trust_rows_only_is_scored_apart(run):
     assert "low-trust" in run("validate", name, "--html", "low.html", "--svg", "low.svg").out
 
 
+def test_single_operations_are_of_the_shipped_tables_alone(run, five: str):
+    assert document(run, five).operations is None
+    assert "collectives" not in run("validate", five).out
+
+
 def test_worst_limits_the_rows_that_are_shown(run, five: str):
     most = max(document(run, five).predictions, key=lambda row: abs(row.error))
 

@@ -7,6 +7,7 @@ from typing import Final
 from escala.calibration.samples import Errors, Group
 from escala.report.calibration_plot import plot, style, svg
 from escala.report.numbers import count, in_percent
+from escala.report.operations_view import OPERATION_ERRORS, SINGLE, operation_rows
 from escala.report.page import figures, page, paragraph, section, table
 from escala.report.validate_text import (
     ERRORS,
@@ -60,6 +61,9 @@ def _parts(given: Validated) -> Iterator[str]:
     if scores.sweeps_by_group:
         rows = [(each.name, *sweep_cells(each)) for each in scores.sweeps_by_group]
         yield section("Choice between published layouts", table(("", *SWEEPS), rows), SWEPT)
+    if given.operations is not None:
+        rows = operation_rows(given.operations.scores.by_operation)
+        yield section("Single operations", table(("", *OPERATION_ERRORS), rows), SINGLE)
     if given.worst:
         yield section(
             "Worst rows", table(("row", "published", "predicted", "error, %"), map(_worst, given.worst))

@@ -27,6 +27,7 @@ from escala.report.layout import (
     width_of,
 )
 from escala.report.numbers import count, in_percent, plural, seconds
+from escala.report.operations_view import operation_lines
 from escala.report.validate_view import SHIPPED, RowView, Validated
 from escala.units import digits
 
@@ -70,6 +71,8 @@ def print_headline(console: Console, given: Validated) -> None:
     _said(console, "Fit", fit_lines(scores))
     if scores.sweeps is not None:
         _said(console, "Sweeps", sweep_lines(scores.sweeps))
+    if given.operations is not None:
+        _said(console, "Single", operation_lines(given.operations.scores))
     put(console)
 
 

@@ -16,6 +16,7 @@ from escala.errors import InvalidInput, unknown
 from escala.model.interval import WORDS
 from escala.planning.simplicity import describe
 from escala.report.answer import Interval
+from escala.report.operations_view import OperationsView, operations_view
 from escala.report.plan_view import VERDICTS
 
 VALIDATE_SCHEMA: Final = "escala/validate@1"
@@ -56,7 +57,10 @@ class RowView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validated:
-    """The document of `escala validate --json`: scores, worst rows, what is not scored, predictions."""
+    """The document of `escala validate --json`: scores, worst rows, what is not scored, predictions.
+
+    `operations` are single operations, of the rows that escala ships alone.
+    """
 
     schema: str
     escala: str
@@ -70,14 +74,18 @@ class Validated:
     ignored_columns: tuple[str, ...]
     missing_columns: tuple[str, ...]
     predictions: tuple[RowView, ...]
+    operations: OperationsView | None = None
 
 
 def validated(name: str | None, worst: int) -> Validated:
     """The table of a name, or the one that escala ships, read, predicted and scored."""
-    return validation_view(validate(_table(name)), SHIPPED if name is None else name, worst)
+    operations = operations_view() if name is None else None
+    return validation_view(validate(_table(name)), SHIPPED if name is None else name, worst, operations)
 
 
-def validation_view(found: Validation, name: str, worst: int) -> Validated:
+def validation_view(
+    found: Validation, name: str, worst: int, operations: OperationsView | None = None
+) -> Validated:
     """A validation as the document, with so many of its worst rows."""
     table = found.table
     return Validated(
@@ -93,6 +101,7 @@ def validation_view(found: Validation, name: str, worst: int) -> Validated:
         ignored_columns=table.ignored_columns,
         missing_columns=table.missing_columns,
         predictions=_views(found.predictions),
+        operations=operations,
     )
 
 
