@@ -130,7 +130,9 @@ def schedule(row: Row, how: Degrees, sw: Software, layers: int) -> tuple[Schedul
         return Schedule.NONE, 1, ()
     chunks, imputed = row.vp or 1, ()
     overlaps = "ep_overlap=on" in row.other or "schedule=interleaved" in row.other.lower().replace(" ", "")
-    if row.vp is None and (sw.interleaves or overlaps):
+    # the recipes of dense networks interleave; those of experts deal their layers by hand
+    dense_recipe = sw.engine == "megatron-bridge" and row.arch != "moe" and layers % how.pp == 0
+    if row.vp is None and (sw.interleaves or overlaps or dense_recipe):
         return *_interleaved(_chunks(max(layers // how.pp, 1))), ("virtual stages",)
     return *_interleaved(chunks), imputed
 

@@ -21,6 +21,7 @@ SHARES: Final = (
     "memory_efficiency",
     "fp32_efficiency",
     "tf32_efficiency",
+    "fp4_efficiency",
     "flash2_efficiency",
     "flash3_efficiency",
 )
@@ -125,6 +126,7 @@ def accelerator(name: str) -> Accelerator:
         fp8_efficiency=numbers["fp8_efficiency"],
         fp32_efficiency=numbers["fp32_efficiency"],
         tf32_efficiency=numbers["tf32_efficiency"],
+        fp4_efficiency=numbers.get("fp4_efficiency"),
         memory_efficiency=numbers["memory_efficiency"],
         flash2_efficiency=numbers.get("flash2_efficiency"),
         flash3_efficiency=numbers.get("flash3_efficiency"),

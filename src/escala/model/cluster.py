@@ -9,7 +9,8 @@ class Accelerator:
 
     None means that the device cannot do it. `memory_bytes` is what the driver leaves to programs.
     `gemm_efficiency` is the share of the 16-bit peak that large matrix products reach (measured tables),
-    `fp32_efficiency` that of the fp32 peak, `fp8_efficiency` and `tf32_efficiency` ratios to the first,
+    `fp32_efficiency` that of the fp32 peak, `fp8_efficiency` and `tf32_efficiency` ratios to the first
+    (`fp4_efficiency` where 4-bit products were measured, else that of fp8),
     `flash2_efficiency` and `flash3_efficiency` the share of that which the attention kernel of each
     generation reaches on this chip. `is_calibrated` says that published runs on it took part in the fit.
     """
@@ -33,6 +34,7 @@ class Accelerator:
     memory_efficiency: float
     flash2_efficiency: float | None
     flash3_efficiency: float | None
+    fp4_efficiency: float | None = None
     is_consumer: bool = False
     is_calibrated: bool = False
     aliases: tuple[str, ...] = ()

@@ -45,7 +45,8 @@ def gemm_share(accelerator: Accelerator, name: str) -> float:
     if name == "fp32":
         return accelerator.fp32_efficiency
     fp8, tf32 = accelerator.fp8_efficiency, accelerator.tf32_efficiency
-    return accelerator.gemm_efficiency * {"fp8": fp8, "fp4": fp8, "tf32": tf32}.get(name, 1.0)
+    fp4 = fp8 if accelerator.fp4_efficiency is None else accelerator.fp4_efficiency
+    return accelerator.gemm_efficiency * {"fp8": fp8, "fp4": fp4, "tf32": tf32}.get(name, 1.0)
 
 
 def memory_bytes_per_s(accelerator: Accelerator) -> float:

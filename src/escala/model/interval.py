@@ -1,8 +1,8 @@
 """How far a predicted step time can be off: one factor for each regime, decided from the question alone.
 
-The factors are 80 % quantiles of the error on sources left out of the fit, by regime, narrower for a calibrated
-engine. Regimes are listed by how special they are, and the last that a plan belongs to counts: the order is part
-of the rule, whatever the factors are after a fit.
+The factors are 80 % quantiles of the error on sources left out of the fit, by regime, narrower for a
+calibrated engine. Regimes are listed by how special they are, and the last that a plan belongs to counts: the
+order is part of the rule, whatever the factors are after a fit.
 """
 
 from enum import IntEnum

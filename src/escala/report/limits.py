@@ -37,6 +37,7 @@ POSITIVE: Final = frozenset(MOST) | {
     "fp8_efficiency",
     "fp32_efficiency",
     "tf32_efficiency",
+    "fp4_efficiency",
     "memory_efficiency",
     "flash2_efficiency",
     "flash3_efficiency",
