@@ -185,7 +185,7 @@ def _launch_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
 
 
 def matmul_backward_ratio(problem: Problem) -> float:
-    """Backward over forward of matrix products: 2 (input and weight gradient), 1.21 when frozen."""
+    """Backward over forward of matrix products: 2 (input and weight gradient), about 1 when frozen."""
     return problem.assumptions.lora_backward_ratio if problem.workload.is_frozen else 2.0
 
 
