@@ -11,6 +11,7 @@ from escala.calibration import Convention, Counter, Quantity, Reading, Row, Skip
 from escala.model.engine import AttentionKernel, ConvolutionLayout
 from escala.model.interval import Regime
 from escala.model.network import Convolution
+from escala.model.parameters import network_parameters
 from escala.model.plan import Offload, Plans, Precision, Recompute, Schedule
 from escala.model.rejects import Reject, rejects
 from escala.model.workload import OptimizerKind
@@ -590,3 +591,13 @@ def test_convolutional_networks_are_trained_by_momentum():
     optimizer = reading("dle_cnn_001").problem.workload.optimizer
 
     assert (optimizer.kind, optimizer.moments) == (OptimizerKind.SGD, 1)
+
+
+def test_a_name_of_the_catalog_stands_for_a_shape():
+    bare = replace(
+        GPT, model="llama-3.1-8b", layers=None, hidden=None, heads=None, ffn_width=None, vocab=None
+    )
+    found = read(bare)
+
+    assert isinstance(found, Reading)
+    assert network_parameters(found.problem.workload.network).total == 8_030_261_248

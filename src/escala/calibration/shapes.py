@@ -7,6 +7,7 @@ and flagged.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 from escala.calibration.convolutions import efficientnet, resnext101
@@ -14,6 +15,7 @@ from escala.calibration.failure import Unreadable
 from escala.calibration.rows import Row
 from escala.catalog.families import network_from_config
 from escala.catalog.networks import network
+from escala.errors import InvalidInput
 from escala.model.network import (
     Attention,
     Block,
@@ -109,7 +111,21 @@ def shape(row: Row) -> Shape:
         return Shape(network=_with_layers(network(known), row.layers))
     if name.startswith("kimi k2"):
         return Shape(network=network_from_config(_KIMI, "Kimi K2", "config.json of moonshotai/Kimi-K2"))
-    return _printed(_filled(row, name), name)
+    named = None if row.hidden else _named(row.model)
+    return (
+        _printed(_filled(row, name), name)
+        if named is None
+        else Shape(network=_with_layers(named, row.layers))
+    )
+
+
+@cache
+def _named(model: str) -> Network | None:
+    """The network of the catalog that a table names as the catalog does, when no shape is printed."""
+    try:
+        return network(model)
+    except InvalidInput:
+        return None
 
 
 def _convolutional(name: str) -> Network:
