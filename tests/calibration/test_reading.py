@@ -494,7 +494,7 @@ GPT = Row(
 SKIPPED: dict[str, Row] = {
     "network of another kind (diffusion, encoder-decoder, hybrid)": replace(GPT, arch="other"),
     "convolutional network without a shape": replace(GPT, arch="cnn", model="3D U-Net"),
-    "shape of the network not printed": replace(GPT, hidden=None),
+    "shape of the network not printed": replace(GPT, model="in-house 7B", hidden=None),
     "experts not printed": replace(GPT, arch="moe"),
     "number of devices not printed": replace(GPT, devices=None),
     "device not printed": replace(GPT, accelerator=""),
