@@ -3,7 +3,7 @@
 import pytest
 
 from escala.errors import InvalidInput
-from escala.records import Environment, Measurement, RunRecord, append, read
+from escala.records import Environment, JournalEntry, Measurement, append, read
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def measurement():
 
 @pytest.fixture
 def run(measurement):
-    return RunRecord(
+    return JournalEntry(
         run="first",
         plan_file={"schema": "escala/plan-file@1", "plan": {"dp": 4}},
         predicted={"step_s": 1.0},

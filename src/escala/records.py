@@ -1,4 +1,4 @@
-"""What was measured and what a run was: Measurement and RunRecord, kept as JSON lines.
+"""What was measured and what a run was: Measurement and JournalEntry, kept as JSON lines.
 
 One line is one document with its schema name and version, so that a file can be appended to while a run goes
 on and read while it grows. Unknown keys are errors; a last line cut short by a crash is reported, not hidden.
@@ -13,7 +13,7 @@ import msgspec
 from escala.errors import InvalidInput, one_line
 
 MEASUREMENT_SCHEMA: Final = "escala/measurement@1"
-RUN_SCHEMA: Final = "escala/run@1"
+JOURNAL_SCHEMA: Final = "escala/journal@1"
 MAX_LINE_BYTES: Final = 16 * 2**20
 
 
@@ -46,14 +46,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     fingerprint: str = ""
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One run, or one step of it: the question, the plan, what was predicted and what was measured.
 
     `plan_file` is a document of the schema escala/plan-file (workload, cluster, engine, plan), `predicted` an
     estimate by term, `measured` the same terms as far as they were measured, in seconds and bytes.
     """
 
-    schema: str = RUN_SCHEMA
+    schema: str = JOURNAL_SCHEMA
     run: str
     plan_file: dict[str, Any]
     predicted: dict[str, float]
@@ -65,10 +65,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     date: str = ""
 
 
-Record = Measurement | RunRecord
-_KINDS: Final[dict[str, type[Measurement] | type[RunRecord]]] = {
+Record = Measurement | JournalEntry
+_KINDS: Final[dict[str, type[Measurement] | type[JournalEntry]]] = {
     MEASUREMENT_SCHEMA: Measurement,
-    RUN_SCHEMA: RunRecord,
+    JOURNAL_SCHEMA: JournalEntry,
 }
 
 
