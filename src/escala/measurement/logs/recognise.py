@@ -1,0 +1,134 @@
+"""Which tool wrote a file, by its content alone. One table; knows no numbers.
+
+Text that is in no table is searched line by line for the first line that a trainer prints.
+"""
+
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from escala.errors import InvalidInput
+from escala.measurement.logs import devices, events, meters, stdout, trackers
+from escala.measurement.logs.samples import Samples
+from escala.measurement.logs.source import Source, text_of
+
+MOST_LINES: Final = 1_000_000
+"""Lines before the first step; a longer start-up is no log of a run."""
+Reader = Callable[[Source], Samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A tool, how its file is read, and whether its clock is UTC (else the local time of the machine)."""
+
+    tool: str
+    read: Reader
+    is_utc: bool = False
+
+
+TENSORBOARD: Final = Format("TensorBoard", events.tensorboard, is_utc=True)
+MLFLOW: Final = Format("MLflow", trackers.mlflow_file, is_utc=True)
+# Keys of the object that the file is, or that its first line is; the first that is there decides.
+OBJECTS: Final = {
+    "log_history": Format("HF Trainer", trackers.huggingface),
+    "_wandb": Format("W&B summary", trackers.wandb_summary),
+    "_runtime": Format("W&B summary", trackers.wandb_summary),
+}
+LINES: Final = {
+    "_timestamp": Format("W&B", trackers.wandb_lines, is_utc=True),
+    "gpu_energy": Format("Zeus", meters.zeus_json),
+}
+# Columns that a header has, each whole or with what follows the first * left open.
+HEADERS: Final = (
+    (("run_id", "duration", "emissions", "energy_consumed"), Format("CodeCarbon", meters.codecarbon)),
+    (("start_time", "window_name", "elapsed_time"), Format("Zeus", meters.zeus_csv)),
+    (("_step", "_timestamp"), Format("W&B", trackers.wandb_csv, is_utc=True)),
+    (("run_id", "metrics.*"), Format("MLflow table", trackers.mlflow_csv, is_utc=True)),
+    (("epoch", "step"), Format("Lightning", trackers.lightning)),
+    (("timestamp", "power.draw*"), Format("nvidia-smi", devices.query_csv)),
+    (("timestamp", "memory.used*"), Format("nvidia-smi", devices.query_csv)),
+)
+FIRST: Final = (
+    (re.compile(r"# *(?:Date +)?(?:Time +)?gpu +(?:Idx +)?"), Format("nvidia-smi dmon", devices.dmon)),
+    (re.compile(r"#Entity +"), Format("DCGM", devices.dcgmi)),
+    (re.compile(r"\d{12,14} \S+ \d+$"), MLFLOW),
+)
+PRINTED: Final = (
+    (stdout.DEEPSPEED, Format("DeepSpeed", stdout.deepspeed)),
+    (stdout.DEEPSPEED_RATE, Format("DeepSpeed", stdout.deepspeed)),
+    (stdout.ITERATION, Format("Megatron-LM", stdout.megatron)),
+    (stdout.TITAN, Format("torchtitan", stdout.torchtitan)),
+)
+KNOWN: Final = (
+    "HF trainer_state.json, stdout of Megatron-LM, torchtitan or DeepSpeed (with wall_clock_breakdown), "
+    "Lightning metrics.csv, TensorBoard events, MLflow, W&B, nvidia-smi dmon or CSV with its header, "
+    "dcgmi dmon, CodeCarbon and Zeus"
+)
+
+
+def recognise(source: Source) -> Format:
+    """The format of a file; InvalidInput says what was looked for where it is none of them."""
+    head = source.head()
+    if events.length_of(head) is not None:
+        return TENSORBOARD
+    text = text_of(head, source)
+    found = _object(text) if text.lstrip().startswith("{") else _table(text, source) or _printed(source)
+    if found is None:
+        raise InvalidInput(f"{source} is in no format that can be read; there are {KNOWN}")
+    return found
+
+
+def _object(text: str) -> Format | None:
+    """One object, or one in each line."""
+    first, _, rest = text.strip().partition("\n")
+    try:
+        keys = msgspec.json.decode(first)
+    except (msgspec.DecodeError, RecursionError):
+        keys = {}
+    is_summary = isinstance(keys, dict) and "_wandb" in keys and not rest
+    for name, kind in LINES.items():
+        if name in keys and not is_summary:
+            return kind
+    return next((kind for name, kind in OBJECTS.items() if f'"{name}"' in text), None)
+
+
+def _table(text: str, source: Source) -> Format | None:
+    first = text.lstrip().partition("\n")[0].strip()
+    for pattern, kind in FIRST:
+        if pattern.match(first):
+            return kind
+    found = _headed(first)
+    if found is None and ";" in first and _headed(first.replace(";", ",")) is not None:
+        raise InvalidInput(
+            f"{source} is separated by ';', as where numbers have decimal commas; export it with ',' and '.'"
+        )
+    return found
+
+
+def _headed(line: str) -> Format | None:
+    try:
+        names = [name.strip() for name in next(csv.reader([line], skipinitialspace=True), [])]
+    except csv.Error:
+        return None
+    for wanted, kind in HEADERS:
+        if all(_has(names, each) for each in wanted):
+            return kind
+    return None
+
+
+def _has(names: list[str], wanted: str) -> bool:
+    start, star, _ = wanted.partition("*")
+    return any(name.startswith(start) for name in names) if star else wanted in names
+
+
+def _printed(source: Source) -> Format | None:
+    for line in islice(Source(source.path).lines(), MOST_LINES):
+        for pattern, kind in PRINTED:
+            if pattern.search(line):
+                return kind
+    return None

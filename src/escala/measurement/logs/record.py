@@ -1,0 +1,239 @@
+"""Files of one run read, merged and summed up as a RunRecord. Decides what counts, knows no format."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from os import walk
+from os.path import isdir
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from escala import __version__
+from escala.errors import InvalidInput, one_line
+from escala.measurement.logs.energy import metered, power
+from escala.measurement.logs.recognise import MLFLOW, recognise
+from escala.measurement.logs.samples import Gathered, What
+from escala.measurement.logs.source import Source
+from escala.measurement.logs.steptimes import CLOCK, MEAN, Told, rank_times, step_times, told
+from escala.measurement.runrecord import RUN_SCHEMA, Figure, LogFile, Peak, RunRecord
+
+MOST_FILES: Final = 1000
+COUNTERS: Final = {
+    "allocated": What.ALLOCATED_BYTES,
+    "reserved": What.RESERVED_BYTES,
+    "device": What.DEVICE_BYTES,
+}
+SAME: Final = {
+    What.DEVICES: "devices",
+    What.SEQUENCE_TOKENS: "tokens of a sequence",
+    What.GLOBAL_BATCH: "samples of a global batch",
+}
+FAR: Final = 253402300800.0  # year 10000
+
+
+def record(names: Sequence[str], warmup: int | None = None) -> RunRecord:
+    """The files, and the files of the folders, of one run as a RunRecord; `warmup` samples are dropped."""
+    files = gather(names)
+    _refuse_different(files)
+    run = told(files, warmup)
+    step = None if run is None else step_times(run)
+    batch, tokens, devices = (
+        _fact(files, what) for what in (What.GLOBAL_BATCH, What.SEQUENCE_TOKENS, What.DEVICES)
+    )
+    rates = _rates(files, run, step.median_s if step else None, batch, tokens, devices)
+    drawn, meters, peaks = power(files, run), metered(files), _peaks(files)
+    said = {
+        "the time of a step": step,
+        "a rate": any(rates.values()) or None,
+        "memory": peaks or None,
+        "power or energy": drawn or meters or None,
+        "the number of devices": devices,
+        "the global batch": batch,
+        "the sequence length": tokens,
+    }
+    began, ended = _when(run)
+    return RunRecord(
+        schema=RUN_SCHEMA,
+        escala=__version__,
+        sources=tuple(_source(file) for file in files),
+        began=began,
+        ended=ended,
+        last_step=_last_step(run),
+        step=step,
+        ranks=() if run is None else rank_times(run),
+        **rates,
+        memory=peaks,
+        power=drawn,
+        metered=meters,
+        devices=devices,
+        global_batch=batch,
+        sequence_tokens=tokens,
+        unsaid=tuple(name for name, value in said.items() if value is None),
+        notes=_notes(run),
+    )
+
+
+def gather(names: Sequence[str]) -> list[Gathered]:
+    """The numbers of every file; a file with none is refused where a person named it, not in a folder."""
+    files = [file for name in names for file in _named(name)]
+    seen = [file.path for file in files]
+    if len(set(seen)) < len(seen):
+        raise InvalidInput("a file is named twice; name each once")
+    return _one_mlflow(files)
+
+
+def _named(name: str) -> list[Gathered]:
+    path = Path(name)
+    if not name.strip():
+        raise InvalidInput("a name is empty; name a log or a folder of logs")
+    if not isdir(name):
+        return [read_file(path)]
+    found = [each for each in map(_or_none, _inside(path)) if each is not None]
+    if not found:
+        raise InvalidInput(
+            f"no file of the folder {one_line(name)} is a log of a known format; name the logs"
+        )
+    return found
+
+
+def _inside(folder: Path) -> list[Path]:
+    paths: list[Path] = []
+    for root, folders, names in walk(folder):
+        folders.sort()
+        paths += [Path(root) / name for name in sorted(names)]
+        if len(paths) > MOST_FILES:
+            raise InvalidInput(f"{folder} holds more than {MOST_FILES} files; name the logs")
+    return paths
+
+
+def _or_none(path: Path) -> Gathered | None:
+    try:
+        return read_file(path) if path.is_file() else None
+    except InvalidInput:
+        return None
+
+
+def read_file(path: Path) -> Gathered:
+    """The numbers of one file."""
+    source = Source(path)
+    kind = recognise(source)
+    found = Gathered(path=str(path), tool=kind.tool, is_utc=kind.is_utc, left_out=source.left_out)
+    for sample in kind.read(source):
+        found.add(sample)
+    if not found.kept:
+        why = ", ".join(found.left_out) or "none is printed"
+        raise InvalidInput(f"{source} is of {kind.tool}, but has no number of a run ({why}); check the file")
+    return found
+
+
+def _one_mlflow(files: list[Gathered]) -> list[Gathered]:
+    """The metrics of an MLflow run as one file; several runs are refused."""
+    parts = [file for file in files if file.tool == MLFLOW.tool]
+    folders = {file.path.rpartition("metrics")[0] for file in parts}
+    if len(folders) > 1:
+        raise InvalidInput(
+            f"{len(folders)} MLflow runs are named, such as {min(folders)}; name the folder of one"
+        )
+    if len(parts) < 2:
+        return files
+    whole = Gathered(path=folders.pop(), tool=MLFLOW.tool, is_utc=True)
+    for part in parts:
+        whole.absorb(part)
+    return [whole, *(file for file in files if file.tool != MLFLOW.tool)]
+
+
+def _refuse_different(files: Sequence[Gathered]) -> None:
+    for what, words in SAME.items():
+        given = [(value, file.path) for file in files if (value := file.last(what)) is not None]
+        other = next((each for each in given if each[0] != given[0][0]), None)
+        if other is not None:
+            raise InvalidInput(
+                f"{given[0][1]} and {other[1]} are of different runs ({given[0][0]:g} and {other[0]:g} "
+                f"{words}); record them apart"
+            )
+
+
+def _fact(files: Sequence[Gathered], what: What) -> int | None:
+    value = next((each for file in files if (each := file.last(what)) is not None), None)
+    return None if value is None else round(value)
+
+
+def _rates(
+    files: Sequence[Gathered],
+    run: Told | None,
+    step_s: float | None,
+    batch: int | None,
+    tokens: int | None,
+    devices: int | None,
+) -> dict[str, Figure | None]:
+    """Rates as logged; one of the whole run that no log has follows from batch and step, or from devices."""
+    names = (
+        *(What.TOKENS_PER_S, What.TOKENS_PER_S_PER_DEVICE, What.SAMPLES_PER_S, What.SAMPLES_PER_S_PER_DEVICE),
+        *(What.FLOP_PER_S_PER_DEVICE, What.MFU),
+    )
+    found = {str(what): _logged(files, run, what) for what in names}
+    samples_per_s = batch / step_s if batch and step_s else None
+    tokens_per_s = samples_per_s * tokens if samples_per_s and tokens else None
+    per_device = found["tokens_per_s_per_device"]
+    if tokens_per_s is None and per_device is not None and devices:
+        tokens_per_s = per_device.value * devices
+    for name, value in (("samples_per_s", samples_per_s), ("tokens_per_s", tokens_per_s)):
+        if found[name] is None and value is not None:
+            found[name] = Figure(value=value, samples=0, origin="derived")
+    return found
+
+
+def _logged(files: Sequence[Gathered], run: Told | None, what: What) -> Figure | None:
+    """The median after warm-up in the first file that logs a rate; of several ranks the lowest."""
+    for file in files:
+        lanes = [series.values for series in file.of(what).values()]
+        if lanes:
+            skip = 0 if run is None or run.how == MEAN else run.warmup + (run.how == CLOCK)
+            kept = [values[min(skip, len(values) - 1) :] for values in lanes]
+            return min(
+                (Figure(value=float(np.median(each)), samples=len(each), origin="logged") for each in kept),
+                key=lambda each: each.value,
+            )
+    return None
+
+
+def _peaks(files: Sequence[Gathered]) -> tuple[Peak, ...]:
+    """The highest of each counter over files, ranks and devices."""
+    found = []
+    for counter, what in COUNTERS.items():
+        every = [
+            Peak(counter=counter, peak_bytes=float(series.values.max()), lane=lane)
+            for file in files
+            for lane, series in file.of(what).items()
+        ]
+        found += [max(every, key=lambda each: each.peak_bytes)] if every else []
+    return tuple(found)
+
+
+def _source(file: Gathered) -> LogFile:
+    return LogFile(path=file.path, tool=file.tool, numbers=file.kept, left_out=dict(file.left_out))
+
+
+def _when(run: Told | None) -> tuple[str | None, str | None]:
+    """The clock of the first and the last step, with Z where it is UTC."""
+    clock = np.empty(0) if run is None else run.slowest.clock_s
+    clock = clock[np.isfinite(clock) & (clock < FAR)]
+    if run is None or not len(clock):
+        return None, None
+    ends = (datetime.fromtimestamp(float(each), UTC).replace(tzinfo=None) for each in (clock[0], clock[-1]))
+    first, last = (f"{each.isoformat(timespec='seconds')}{'Z' if run.is_utc else ''}" for each in ends)
+    return first, last
+
+
+def _last_step(run: Told | None) -> int | None:
+    last = -1.0 if run is None else float(run.slowest.steps.max())
+    return None if last < 0 else int(last)
+
+
+def _notes(run: Told | None) -> tuple[str, ...]:
+    if run is None:
+        return ()
+    back = int(np.sum(np.diff(run.slowest.steps) < 0))
+    restarts = [f"the steps go back {back} times: the run was restarted"] if back else []
+    return (*run.notes, *restarts)
