@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from escala.cli.app import main
 
 EIGHT = ("llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm")
+LOGS = Path(__file__).parents[1] / "measurement" / "data"
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -59,6 +61,18 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("ESCALA_CACHE_DIR", str(folder / "cache"))
         assert main(["plan", *EIGHT, "-o", str(folder / "plan.json"), "--json"]) == 0
     return folder
+
+
+@pytest.fixture
+def logs(run: Run, tmp_path: Path) -> Path:
+    """Logs of a run on 8 devices in the current folder, and run.json, which says neither batch nor length."""
+    shutil.copy(LOGS / "megatron.log", tmp_path / "train.log")
+    shutil.copy(LOGS / "nvidia-smi.csv", tmp_path)
+    shutil.copytree(LOGS / "mlruns", tmp_path / "mlruns")
+    assert run("record", "train.log", "nvidia-smi.csv", "--out", "run.json").code == 0
+    keys = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**keys, "global_batch": None, "sequence_tokens": None}))
+    return tmp_path / "run.json"
 
 
 @pytest.fixture

@@ -15,15 +15,20 @@ from escala.calibration.scores import Scores, Verdicts
 from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import VERBS
+from escala.measurement import runrecord, verify
 from escala.model.plan import CHOICES
 from escala.report import answer, catalog_view, doctor, explain_view, operations_view, validate_view
 from escala.report.planwords import FIXABLE, words
 
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+MODULES = (
+    *(answer, explain_view, catalog_view, doctor, validate_view, operations_view),
+    *(runrecord, verify),
+)
 RECORDS = [
     value
-    for module in (answer, explain_view, catalog_view, doctor, validate_view, operations_view)
+    for module in MODULES
     for value in vars(module).values()
     if isinstance(value, type)
     and value.__module__ == module.__name__

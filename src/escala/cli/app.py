@@ -27,6 +27,8 @@ VERBS: Final = {
     "explain": "Say where one plan's time and memory go, and why it was chosen.",
     "catalog": "Look up networks, devices, clusters and links with their sources.",
     "validate": "Score published measurements against what the model predicts.",
+    "record": "Read the logs that a run left into one record.",
+    "verify": "Compare a recorded run with what was predicted for its plan.",
     "doctor": "Show versions, extras and settings, to paste into a report.",
     "demo": "Plan Llama-3.1-8B on 8 H100 and explain the result.",
 }
