@@ -127,7 +127,9 @@ where_options = stacked(
         metavar="RATE",
         help="Network per device: '400 Gb/s' or a link of the catalog.",
     ),
-    click.option("--cluster", metavar="NAME|FILE", help="Cluster of the catalog, or a cluster.toml."),
+    click.option(
+        "--cluster", metavar="NAME|FILE", help="Cluster of the catalog, a cluster.toml or a bench.json."
+    ),
     click.option("--price", type=Number(0.0, 1e5), metavar="USD", help="Price of one device-hour."),
     click.option("--country", metavar="CODE", help="Where it stands, for the carbon of the grid."),
     click.option("--pue", type=Number(1.0, 5.0), help="Energy of the site over that of its computers."),

@@ -76,7 +76,7 @@ def _named(name: str, gpus: int | None) -> "Cluster":
 
     if not name.lower().endswith((".toml", ".json", ".yaml", ".yml")) and not Path(name).is_file():
         return cluster(name, gpus)
-    found = read_cluster(name)
+    found = read_cluster(name, gpus)
     if gpus is not None and gpus != found.devices:
         raise InvalidInput(
             f"{name} has {found.devices} devices and --gpus asks for {gpus}; change one of them"

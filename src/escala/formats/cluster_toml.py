@@ -38,6 +38,7 @@ from escala.catalog.links import link, network
 from escala.catalog.loader import CARBON, quantity_of, shown
 from escala.catalog.places import NODE_POWER_RATIO, Price, site
 from escala.errors import InvalidInput, spoken, unknown
+from escala.formats.bench_cluster import bench_cluster, bench_of, is_bench
 from escala.formats.files import read_keys
 from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Link, Site, Storage
 
@@ -86,18 +87,21 @@ _EXAMPLES: Final = {
 }
 
 
-def read_cluster(path: str | Path) -> Cluster:
-    """The cluster that a file describes."""
+def read_cluster(path: str | Path, gpus: int | None = None) -> Cluster:
+    """The cluster that a file describes; of the machine that a bench.json measured, `gpus` devices."""
     file = Path(path)
-    return cluster_from_keys(read_keys(file), str(file))
+    keys = read_keys(file)
+    if is_bench(keys):
+        return bench_cluster(bench_of(keys, str(file)), str(file), gpus)
+    return cluster_from_keys(keys, str(file))
 
 
 def cluster_from_keys(keys: Mapping[str, object], origin: str = "cluster") -> Cluster:
     """The cluster that the keys of a file describe; `origin` names the file in messages."""
     top = _Keys(origin, "", keys)
-    top.allow(_TOP_KEYS)
     if "schema" in keys and keys["schema"] != SCHEMA:
-        raise top.fail(f"schema is {spoken(keys['schema'])}; this escala reads '{SCHEMA}'")
+        raise top.fail(f"schema is {spoken(keys['schema'])}; this escala reads '{SCHEMA}' and bench files")
+    top.allow(_TOP_KEYS)
     groups = _groups(top)
     devices = sum(group.devices for group in groups)
     if devices > MOST_DEVICES:

@@ -108,7 +108,10 @@ class DeviceGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Groups of devices, the link levels between them from the innermost outwards, hosts, storage, site."""
+    """Groups of devices, the link levels between them from the innermost outwards, hosts, storage, site.
+
+    `measured` says in words which numbers a measurement of this machine gave, and which one.
+    """
 
     name: str
     groups: tuple[DeviceGroup, ...]
@@ -117,6 +120,7 @@ class Cluster:
     storage: Storage = field(default_factory=Storage)
     site: Site
     source: str = "given by the user"
+    measured: tuple[str, ...] = ()
 
     @property
     def devices(self) -> int:

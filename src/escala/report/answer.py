@@ -70,6 +70,7 @@ class ClusterView:
     price_usd_per_device_hour: float | None
     price_date: str | None
     price_source: str | None
+    measured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

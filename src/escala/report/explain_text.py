@@ -65,7 +65,7 @@ def print_title(console: Console, given: Explained) -> None:
         f"{count(cluster.devices)} × {cluster.accelerator}",
         f"engine {given.engine}",
     ]
-    for each in flow(what, width_of(console)):
+    for each in (*flow(what, width_of(console)), *flow(cluster.measured, width_of(console))):
         put(console, each)
     for rule in given.broken_rules:
         put(console, Text(f"cannot be run: {rule}", style="red"))

@@ -73,7 +73,8 @@ def print_header(console: Console, given: Answer) -> None:
         f"engine {given.engine}",
         f"{plans_text(given.considered)} in {digits(max(given.search_s, 0.01), 2)} s",
     ]
-    for each in (*flow(what, width), *flow(where, width), Text()):
+    measured = flow(cluster.measured, width)
+    for each in (*flow(what, width), *flow(where, width), *measured, Text()):
         put(console, each)
 
 

@@ -77,6 +77,7 @@ def cluster_view(problem: Problem) -> ClusterView:
         price_usd_per_device_hour=site.price_usd_per_device_hour,
         price_date=site.price_date,
         price_source=site.price_source,
+        measured=cluster.measured,
     )
 
 

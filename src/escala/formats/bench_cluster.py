@@ -1,0 +1,190 @@
+"""A bench.json as a cluster: measured rates in place of the catalog's. Reads; times nothing, writes nothing.
+
+A device that the catalog knows keeps its peaks and gets the measured shares of them; of another device the
+measured rates are the peaks. A link is what point to point reached, and collectives are shares of it.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from escala.catalog.accelerators import accelerator, accelerator_entries
+from escala.catalog.clusters import MOST_DEVICES
+from escala.catalog.loader import find
+from escala.catalog.places import NODE_POWER_RATIO, site
+from escala.errors import InvalidInput, spoken
+from escala.formats.bench_links import links_of, words
+from escala.formats.bench_record import BENCH_SCHEMA, FINGERPRINT_SCHEMA, NETWORK, Bench
+from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host
+from escala.units import show_si
+
+FAMILY: Final = BENCH_SCHEMA.partition("@")[0]
+PINNED: Final = "host to device, pinned"
+# Words of a driver's name for a device that no name of the catalog has.
+_DECORATION: Final = re.compile(r"\b(NVIDIA|Tesla|AMD|Instinct|HBM\d\w*)\b")
+_LEAST_SHARE: Final = 0.01
+
+
+def is_bench(keys: Mapping[str, object]) -> bool:
+    """Whether the keys of a file are a bench.json, of whatever version."""
+    return str(keys.get("schema", "")).partition("@")[0] == FAMILY
+
+
+def bench_of(keys: Mapping[str, object], origin: str = "bench.json") -> Bench:
+    """The record that the keys hold; another version, a fingerprint of another schema or a gap is refused."""
+    mark = keys.get("fingerprint")
+    inner = mark.get("schema") if isinstance(mark, Mapping) else None
+    for what, given, known in (
+        ("schema", keys.get("schema"), BENCH_SCHEMA),
+        ("fingerprint.schema", inner, FINGERPRINT_SCHEMA),
+    ):
+        if given != known:
+            raise InvalidInput(f"{origin}: {what} is {spoken(given)}; this escala reads '{known}'")
+    try:
+        found = msgspec.convert(dict(keys), Bench)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{origin} is no whole bench file ({error}); measure again") from None
+    _refuse_broken(found, origin)
+    return found
+
+
+def bench_cluster(bench: Bench, origin: str = "bench.json", gpus: int | None = None) -> Cluster:
+    """The measured machine, or `gpus` devices of it; more than were measured only over a measured network."""
+    devices = bench.ranks if gpus is None else gpus
+    _refuse_unmeasured(bench, origin, devices)
+    device, said = _device(bench, origin)
+    links = links_of(bench, origin)
+    file = f"{Path(origin).name}, {bench.date[:10]}"
+    told = [*said, *(words(link) for link in links if bench.lines)]
+    return Cluster(
+        name=f"{devices} x {device.name}",
+        groups=(_group(device, devices, bench.ranks_per_node),),
+        links=links,
+        host=_host(bench),
+        site=site(node_power_ratio=NODE_POWER_RATIO),
+        source=file,
+        measured=(f"measured ({file}): {told[0]}", *told[1:]),
+    )
+
+
+def _refuse_broken(bench: Bench, origin: str) -> None:
+    """Counts and rates that no machine has."""
+    if not 1 <= bench.ranks_per_node <= bench.ranks <= MOST_DEVICES:
+        said = f"{bench.ranks} ranks, {bench.ranks_per_node} in a node"
+        raise InvalidInput(f"{origin} has {said}, which cannot be; measure again")
+    for each in bench.timed:
+        for rate in (each.best_s, each.flop_per_s, each.bytes_per_s):
+            if rate is not None and not 0 < rate < math.inf:
+                raise InvalidInput(
+                    f"{origin}: '{each.name}' has {rate:g}, not a number above 0; measure again"
+                )
+    if not 0 < bench.device.memory_bytes < math.inf or any(line.ranks < 2 for line in bench.lines):
+        raise InvalidInput(f"{origin} has a device without memory or a link of one rank; measure again")
+
+
+def _refuse_unmeasured(bench: Bench, origin: str, devices: int) -> None:
+    has_network = any(line.level == NETWORK for line in bench.lines)
+    if devices > 1 and not bench.lines:
+        raise InvalidInput(
+            f"{origin} holds no network, so it cannot describe {devices:,} devices;"
+            " measure them with `torchrun` or --ranks, or plan with --gpus 1"
+        )
+    if devices > bench.ranks and not has_network:
+        raise InvalidInput(
+            f"{origin} measured {bench.ranks:,} devices of one node and holds no network for {devices:,};"
+            " run the bench on several nodes, or ask for fewer"
+        )
+
+
+def _device(bench: Bench, origin: str) -> tuple[Accelerator, list[str]]:
+    """The device with what was measured of it, and that in words."""
+    rates = {
+        name: rate
+        for name in ("fp32", "tf32", "fp16", "bf16")
+        if (rate := large_flop_per_s(bench, "gemm", name))
+    }
+    moved = max((each.bytes_per_s or 0.0 for each in bench.timed if each.part == "memory"), default=0.0)
+    if "fp32" not in rates or not moved:
+        raise InvalidInput(
+            f"{origin} holds no fp32 matrix product or no memory speed; measure again with a larger --budget"
+        )
+    name = find(_DECORATION.sub("", bench.device.name).strip(), accelerator_entries())
+    known = None if name is None else accelerator(name)
+    device = _unknown(bench, rates, moved) if known is None else _known(bench, known, rates, moved)
+    said = [f"{name} products {show_si(rate, 'FLOP/s')}" for name, rate in rates.items()]
+    return device, [*said, f"memory {show_si(moved, 'B/s')}"]
+
+
+def _known(bench: Bench, device: Accelerator, rates: Mapping[str, float], moved: float) -> Accelerator:
+    """A device of the catalog: its peaks, the measured shares of them, the memory that the driver showed."""
+    peaks = {name: getattr(device, f"{name}_flop_per_s") for name in rates}
+    shares = {name: _share(rate / peaks[name]) for name, rate in rates.items() if peaks[name]}
+    half = shares.get("bf16", shares.get("fp16", device.gemm_efficiency))
+    return replace(
+        device,
+        memory_bytes=bench.device.memory_bytes,
+        gemm_efficiency=half,
+        fp32_efficiency=shares["fp32"],
+        tf32_efficiency=_share(shares["tf32"] / half) if "tf32" in shares else device.tf32_efficiency,
+        memory_efficiency=_share(moved / device.memory_bytes_per_s),
+        power_w=bench.device.power_cap_w or device.power_w,
+    )
+
+
+def _unknown(bench: Bench, rates: Mapping[str, float], moved: float) -> Accelerator:
+    """A device that the catalog lacks: what it reached is its peak, so utilisation is a share of that."""
+    dtype = next(name for name in ("bf16", "fp16", "fp32") if name in rates)
+    attention = large_flop_per_s(bench, "attention", dtype)
+    return Accelerator(
+        name=bench.device.name,
+        vendor="measured",
+        architecture=bench.device.kind,
+        memory_bytes=bench.device.memory_bytes,
+        memory_bytes_per_s=moved,
+        fp32_flop_per_s=rates["fp32"],
+        tf32_flop_per_s=rates.get("tf32"),
+        fp16_flop_per_s=rates.get("fp16"),
+        bf16_flop_per_s=rates.get("bf16"),
+        fp8_flop_per_s=None,
+        fp4_flop_per_s=None,
+        power_w=bench.device.power_cap_w,
+        gemm_efficiency=1.0,
+        fp8_efficiency=1.0,
+        fp32_efficiency=1.0,
+        tf32_efficiency=1.0,
+        memory_efficiency=1.0,
+        flash2_efficiency=None if attention is None else _share(attention / rates[dtype]),
+        flash3_efficiency=None,
+    )
+
+
+def _share(ratio: float) -> float:
+    """A share between a hundredth and one: clocks above the data sheet's do not raise a peak."""
+    return min(max(ratio, _LEAST_SHARE), 1.0)
+
+
+def large_flop_per_s(bench: Bench, part: str, dtype: str) -> float | None:
+    """Rate of the largest product of a number format, its forward and backward layouts together.
+
+    Total FLOP / total seconds of the layouts: a training step runs each of them once.
+    """
+    every = [each for each in bench.timed if (each.part, each.dtype) == (part, dtype) and each.flop]
+    most = max((each.flop or 0.0 for each in every), default=0.0)
+    largest = [each for each in every if each.flop == most]
+    return most * len(largest) / sum(each.best_s for each in largest) if largest else None
+
+
+def _group(device: Accelerator, devices: int, per_node: int) -> DeviceGroup:
+    return DeviceGroup(accelerator=device, devices=devices, devices_per_node=min(devices, per_node))
+
+
+def _host(bench: Bench) -> Host:
+    pinned = next((each.bytes_per_s for each in bench.timed if each.name == PINNED), None)
+    memory = [bench.host.memory_bytes, bench.host.container_memory_bytes]
+    usable = min((each for each in memory if each is not None), default=None)
+    return Host(memory_bytes=usable, pcie_bytes_per_s=pinned, cores=bench.host.cores)
