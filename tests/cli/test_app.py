@@ -72,9 +72,10 @@ def examples(verb: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_examples_of_the_help_run(run, planned: Path, logs: Path, verb: str):
-    codes = {line: run(*shlex.split(line)[1:]).code for line in examples(verb)}
+    short = [line for line in examples(verb) if verb != "bench" or "--ladder" in line]  # others take minutes
+    codes = {line: run(*shlex.split(line)[1:]).code for line in short}
 
-    assert codes == dict.fromkeys(examples(verb), 0)
+    assert codes == dict.fromkeys(short, 0)
 
 
 @pytest.mark.parametrize(

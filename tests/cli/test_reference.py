@@ -15,7 +15,9 @@ from escala.calibration.scores import Scores, Verdicts
 from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import VERBS
+from escala.formats import bench_record
 from escala.measurement import runrecord, verify
+from escala.measurement.bench import ladder
 from escala.model.plan import CHOICES
 from escala.report import answer, catalog_view, doctor, explain_view, operations_view, validate_view
 from escala.report.planwords import FIXABLE, words
@@ -24,6 +26,7 @@ Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
     *(answer, explain_view, catalog_view, doctor, validate_view, operations_view),
+    *(bench_record, ladder),
     *(runrecord, verify),
 )
 RECORDS = [

@@ -26,6 +26,7 @@ VERBS: Final = {
     "plan": "Rank the ways to train a network on a cluster.",
     "explain": "Say where one plan's time and memory go, and why it was chosen.",
     "catalog": "Look up networks, devices, clusters and links with their sources.",
+    "bench": "Measure this machine, for plans with its own numbers.",
     "validate": "Score published measurements against what the model predicts.",
     "record": "Read the logs that a run left into one record.",
     "verify": "Compare a recorded run with what was predicted for its plan.",

@@ -1,12 +1,15 @@
 """Where output goes: data to stdout, progress to stderr, one JSON document or text for people."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+LINE_EVERY_S: Final = 10.0
 
 
 def console() -> "Console":
@@ -28,10 +31,14 @@ def console() -> "Console":
 
 def write_json(document: Any) -> None:
     """One JSON document with a line end."""
+    sys.stdout.write(json_bytes(document).decode())
+
+
+def json_bytes(document: Any) -> bytes:
+    """The document as JSON for people and programs, with a line end."""
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    sys.stdout.write(text + "\n")
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def show(document: Any, as_json: bool, draw: Callable[["Console", Any], None]) -> None:
@@ -58,3 +65,25 @@ def working(what: str) -> Iterator[None]:
         return
     with errors.status(f"{what}; Ctrl-C stops"):
         yield
+
+
+@contextmanager
+def progressing() -> Iterator[Callable[[str, float], None]]:
+    """Takes what is being done and the seconds left: in place on a terminal, else a line now and then."""
+    from rich.console import Console
+
+    errors = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    if errors.is_terminal and not errors.is_dumb_terminal:
+        with errors.status("starting; Ctrl-C ends early and keeps what is there") as status:
+            yield lambda what, left_s: status.update(
+                f"{what}; {max(left_s, 0):.0f} s left; Ctrl-C ends early"
+            )
+        return
+    said_s = [float("-inf")]
+
+    def line(what: str, left_s: float) -> None:
+        if time.monotonic() - said_s[0] >= LINE_EVERY_S:
+            said_s[0] = time.monotonic()
+            note(f"{what}; {max(left_s, 0):.0f} s left")
+
+    yield line

@@ -1,0 +1,145 @@
+"""What all ranks found as one record: the slowest rank of everything, fits, and what was skipped and why."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from escala import __version__
+from escala.formats.bench_links import OPERATIONS
+from escala.formats.bench_record import (
+    BENCH_SCHEMA,
+    NETWORK,
+    NODE,
+    Bench,
+    HostFacts,
+    LineFit,
+    Overlap,
+    Power,
+    Timed,
+)
+from escala.measurement.bench.device import Device, device_facts, versions
+from escala.measurement.bench.fits import line_fit, overlap
+from escala.measurement.bench.host import fingerprint
+from escala.measurement.bench.network import OVERLAP, OVERLAP_BYTES
+from escala.measurement.bench.power import NO_COUNTER
+from escala.measurement.bench.probe import Probe
+from escala.measurement.bench.ranks import Ranks
+from escala.measurement.bench.request import Request
+from escala.measurement.bench.rounds import INTERRUPTED, LOST, Found
+from escala.measurement.bench.samples import slowest, timed
+
+ALONE: Final = "one rank has nobody to talk to; use torchrun on every node, or --ranks N here"
+Slow = Mapping[str, tuple[int, float, list[float]]]
+"""For every name: the slowest rank, the best of the fastest rank, the samples of the slowest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What one rank was asked, and where it is."""
+
+    request: Request
+    host: HostFacts
+    device: Device
+    ranks: Ranks
+    load: float | None
+
+
+def gathered(found: Found, ranks: Ranks) -> Slow:
+    """The samples of the slowest rank of everything, in every rank; its own where the others are lost."""
+    alone = found.end == LOST
+    bests = {name: min(samples) for name, samples in found.samples.items()}
+    everyone = [bests] if alone else ranks.gather(bests)
+    if not alone:
+        for skips in ranks.gather(found.skips):
+            found.skips.update({name: why for name, why in skips.items() if name not in found.skips})
+    slow = slowest(everyone)
+    mine = {name: found.samples[name] for name, rank in slow.items() if alone or rank == ranks.rank}
+    samples: dict[str, list[float]] = {}
+    for some in [mine] if alone else ranks.gather(mine):
+        samples |= some
+    fastest = {name: min(each[name] for each in everyone if name in each) for name in slow}
+    return {name: (rank, fastest[name], samples[name]) for name, rank in slow.items()}
+
+
+def record(setting: Setting, power: Power, found: Found, slow: Slow, probes: Sequence[Probe]) -> Bench:
+    """The document of one bench."""
+    device, host, ranks = setting.device, setting.host, setting.ranks
+    facts, known = device_facts(device, host), versions(device.kind)
+    return Bench(
+        schema=BENCH_SCHEMA,
+        escala=__version__,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        fingerprint=fingerprint(facts, host, known, ranks.size),
+        device=facts,
+        host=host,
+        versions=known,
+        backend=ranks.backend,
+        ranks=ranks.size,
+        ranks_per_node=ranks.local_size,
+        budget_s=setting.request.budget_s,
+        elapsed_s=time.perf_counter() - setting.request.started_s,
+        rounds=found.rounds,
+        is_interrupted=found.end in (INTERRUPTED, LOST),
+        load=setting.load,
+        timed=_timed(found, slow),
+        lines=lines(found, slow),
+        overlaps=_overlaps(slow),
+        power=power,
+        skips=found.skips
+        | _unreached(found, probes)
+        | _absent(setting, power, facts.devices_in_node, probes),
+    )
+
+
+def lines(found: Found, slow: Slow) -> tuple[LineFit, ...]:
+    """A line for every operation on every level that was timed at two sizes or more."""
+    fits = []
+    for level in (NODE, NETWORK):
+        for operation in OPERATIONS:
+            of = [s for name, s in found.subjects.items() if name.startswith(f"{level} {operation},")]
+            points = {each.payload_bytes or 0.0: slow[each.name][2] for each in of if each.name in slow}
+            fits.append(line_fit(level, operation, of[0].ranks if of else 1, points))
+    return tuple(each for each in fits if each is not None)
+
+
+def _timed(found: Found, slow: Slow) -> tuple[Timed, ...]:
+    return tuple(
+        timed(subject, slow[name][2], slow[name][0], slow[name][1])
+        for name, subject in found.subjects.items()
+        if name in slow
+    )
+
+
+def _overlaps(slow: Slow) -> tuple[Overlap, ...]:
+    found = []
+    for level in (NODE, NETWORK):
+        names = [f"{level} overlap, {what}" for what in OVERLAP]
+        if all(name in slow for name in names):
+            found.append(overlap(level, float(OVERLAP_BYTES), *(min(slow[name][2]) for name in names)))
+    return tuple(found)
+
+
+def _unreached(found: Found, probes: Sequence[Probe]) -> dict[str, str]:
+    """How many things of each part nobody got to before the end."""
+    subjects = [subject for probe in probes if not probe.rests for subject in probe.subjects]
+    missing = [s.part for s in subjects if s.name not in found.samples and s.name not in found.skips]
+    every = Counter(subject.part for subject in subjects)
+    why = "the bench was interrupted" if found.end in (INTERRUPTED, LOST) else "the budget was spent"
+    return {part: f"{count} of {every[part]} not reached: {why}" for part, count in Counter(missing).items()}
+
+
+def _absent(setting: Setting, power: Power, devices: int, probes: Sequence[Probe]) -> dict[str, str]:
+    """Parts that this machine or this launch does not have."""
+    parts = {subject.part for probe in probes if not probe.rests for subject in probe.subjects}
+    others = devices - setting.ranks.local_size
+    reasons = {
+        "network": "" if "network" in parts else ALONE,
+        "transfer": "" if "transfer" in parts else "host and device memory are one",
+        "storage": "" if "storage" in parts else f"no room for 256 MiB in {setting.request.folder}",
+        "power": "no counter" if power == NO_COUNTER else "",
+        "other devices": f"{others} not measured; use torchrun with a rank each" if others > 0 else "",
+    }
+    return {part: why for part, why in reasons.items() if why}

@@ -1,0 +1,82 @@
+"""A line through times of messages: alpha + beta * bytes, with an interval. Knows no clock and no network."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from escala.formats.bench_record import Fit, LineFit, Overlap
+
+FOLDS: Final = 5
+Points = Mapping[float, Sequence[float]]
+"""Seconds of every repeat by payload in bytes."""
+
+
+def line(payload_bytes: Sequence[float], times_s: Sequence[float]) -> tuple[float, float]:
+    """Alpha and beta that minimise the sum of squared relative errors; neither is below zero.
+
+    Relative errors, since times span six decades: small messages decide alpha, large ones beta.
+    Source: Hockney 1994 for the line; least squares with weights 1 / time².
+    """
+    seconds = np.asarray(times_s, np.float64)
+    ones, slopes = 1.0 / seconds, np.asarray(payload_bytes, np.float64) / seconds
+    aa, ab, bb = float(ones @ ones), float(ones @ slopes), float(slopes @ slopes)
+    a, b = float(ones.sum()), float(slopes.sum())
+    determinant = aa * bb - ab * ab
+    if determinant <= 1e-12 * aa * bb:
+        return 0.0, b / bb
+    alpha, beta = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
+    if alpha < 0.0:
+        return 0.0, b / bb
+    return (a / aa, 0.0) if beta < 0.0 else (alpha, beta)
+
+
+def line_fit(level: str, operation: str, ranks: int, points: Points) -> LineFit | None:
+    """The line through the least time of every size; None below two sizes.
+
+    The interval is that of lines through the minima of fifths of the samples, and of all.
+    """
+    if len(points) < 2:
+        return None
+    sizes = sorted(points)
+    alpha, beta = _through(sizes, points)
+    some = [_through(sizes, fold) for fold in _folds(points)]
+    return LineFit(
+        level=level,
+        operation=operation,
+        ranks=ranks,
+        sizes=len(sizes),
+        alpha_s=_fit(alpha, [each for each, _ in some]),
+        beta_s_per_byte=_fit(beta, [each for _, each in some]),
+        worst_error=max(abs((alpha + beta * size) / min(points[size]) - 1.0) for size in sizes),
+    )
+
+
+def overlap(
+    level: str, payload_bytes: float, compute_s: float, communication_s: float, both_s: float
+) -> Overlap:
+    """Share of the shorter one that is hidden: (compute + communication - both) / the shorter, 0 to 1."""
+    hidden = (compute_s + communication_s - both_s) / min(compute_s, communication_s)
+    return Overlap(
+        level=level,
+        payload_bytes=payload_bytes,
+        compute_s=compute_s,
+        communication_s=communication_s,
+        both_s=both_s,
+        hidden_share=min(max(hidden, 0.0), 1.0),
+    )
+
+
+def _through(sizes: Sequence[float], points: Points) -> tuple[float, float]:
+    return line(sizes, [min(points[size]) for size in sizes])
+
+
+def _folds(points: Points) -> list[Points]:
+    """Every fifth sample from each of five starts; sizes with fewer samples take part in what they have."""
+    folds = [{size: samples[start::FOLDS] for size, samples in points.items()} for start in range(FOLDS)]
+    whole = [{size: some or points[size] for size, some in fold.items()} for fold in folds]
+    return list(whole)
+
+
+def _fit(value: float, others: Sequence[float]) -> Fit:
+    return Fit(value=value, low=min(value, *others), high=max(value, *others))

@@ -1,0 +1,150 @@
+"""Probes of the links: collectives and sends over sizes, and how much computation hides. Fits nothing."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+from escala.formats.bench_links import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, OPERATIONS, REDUCE_SCATTER, SEND
+from escala.measurement.bench.device import Device
+from escala.measurement.bench.probe import Probe, Sample, clocked, timing
+from escala.measurement.bench.ranks import Group, Ranks
+from escala.measurement.bench.samples import Subject
+from escala.units import show_bytes
+
+SIZES_BYTES: Final = tuple(2**power for power in range(10, 29, 2))
+MOST_SHARE: Final = 1 / 8
+FLOAT_BYTES: Final = 4
+SLICE_S: Final = 0.15
+OVERLAP_BYTES: Final = 16 * 2**20
+OVERLAP_SIDE: Final = {"cpu": 512, "cuda": 4096}
+OVERLAP: Final = ("compute", "communicate", "both at once")
+# Names before and from torch 2.13 on.
+_GATHER: Final = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+_SCATTER: Final = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+
+
+class Buffers:
+    """One pair of arrays that all sizes of all collectives use parts of; zeros, so that sums stay finite."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        most = int(device.memory_bytes * MOST_SHARE) or SIZES_BYTES[-1]
+        self.most_bytes = min(SIZES_BYTES[-1], most)
+        self._pair: tuple[Any, Any] | None = None
+
+    def parts(self, floats: int) -> tuple[Any, Any]:
+        """Two arrays of so many floats."""
+        if self._pair is None:
+            count = self.most_bytes // FLOAT_BYTES
+            self._pair = (
+                torch.zeros(count, device=self.device.place),
+                torch.zeros(count, device=self.device.place),
+            )
+        return self._pair[0][:floats], self._pair[1][:floats]
+
+
+def network_probes(device: Device, ranks: Ranks) -> Iterator[Probe]:
+    """Every operation on every level in rising sizes, all groups of a level at once."""
+    buffers = Buffers(device)
+    for size in SIZES_BYTES:
+        for group in ranks.groups:
+            if size <= buffers.most_bytes:
+                yield from (_collective(device, buffers, group, operation, size) for operation in OPERATIONS)
+
+
+def overlap_probes(device: Device, ranks: Ranks) -> Iterator[Probe]:
+    """Products alone, an all-reduce alone, both at once, on every level."""
+    yield from (_overlap(device, ranks, group) for group in ranks.groups)
+
+
+def _collective(device: Device, buffers: Buffers, group: Group, operation: str, size: int) -> Probe:
+    count = len(group.members)
+    floats = max(size // FLOAT_BYTES // count, 1) * count
+    subject = Subject(
+        part="network",
+        name=f"{group.level} {operation}, {show_bytes(size)}",
+        dtype="fp32",
+        level=group.level,
+        ranks=count,
+        payload_bytes=float(floats * FLOAT_BYTES),
+    )
+
+    def make(probe: Probe) -> Sample:
+        there, back = buffers.parts(floats)
+        work = _works(operation, group, there, back)
+        return timing(work, device.wait, trips=2 if operation == SEND else 1)(probe)
+
+    return Probe(subjects=(subject,), make=make, is_joint=True, slice_s=SLICE_S)
+
+
+def _works(operation: str, group: Group, there: Any, back: Any) -> Callable[[], object]:
+    """One call of an operation; the whole tensor is `there`, a rank's part of it the front of `back`."""
+    part = back[: len(back) // len(group.members)]
+    works: dict[str, Callable[[], object]] = {
+        ALL_REDUCE: lambda: dist.all_reduce(there, group=group.handle),
+        ALL_GATHER: lambda: _GATHER(there, part, group=group.handle),
+        REDUCE_SCATTER: lambda: _SCATTER(part, there, group=group.handle),
+        ALL_TO_ALL: lambda: dist.all_to_all_single(back, there, group=group.handle),
+        SEND: lambda: _there_and_back(group, there, back),
+    }
+    return works[operation]
+
+
+def _there_and_back(group: Group, there: Any, back: Any) -> None:
+    """Neighbours in pairs, all at once: one sends and receives, the other the reverse; an odd one rests."""
+    partner = group.place ^ 1
+    if partner >= len(group.members):
+        return
+    other = group.members[partner]
+    if group.place < partner:
+        dist.send(there, other, group=group.handle)
+        dist.recv(back, other, group=group.handle)
+    else:
+        dist.recv(back, other, group=group.handle)
+        dist.send(there, other, group=group.handle)
+
+
+def _overlap(device: Device, ranks: Ranks, group: Group) -> Probe:
+    subjects = tuple(
+        Subject(
+            part="overlap",
+            name=f"{group.level} overlap, {what}",
+            level=group.level,
+            ranks=len(group.members),
+            payload_bytes=None if what == OVERLAP[0] else float(OVERLAP_BYTES),
+        )
+        for what in OVERLAP
+    )
+
+    def make(probe: Probe) -> Sample:
+        side = OVERLAP_SIDE[device.kind]
+        matrix = torch.randn(side, side, device=device.place)
+        message = torch.zeros(OVERLAP_BYTES // FLOAT_BYTES, device=device.place)
+
+        def compute(times: int) -> None:
+            for _ in range(times):
+                torch.mm(matrix, matrix)
+
+        def start() -> Any:
+            return dist.all_reduce(message, group=group.handle, async_op=True)
+
+        start().wait()
+        compute(1)
+        sent_s = ranks.most(clocked(lambda: start().wait(), device.wait))
+        one_s = ranks.most(clocked(lambda: compute(1), device.wait))
+        times = max(1, round(sent_s / one_s))
+
+        def both() -> None:
+            sending = start()
+            compute(times)
+            sending.wait()
+
+        def sample() -> tuple[float, ...]:
+            alone = clocked(lambda: compute(times), device.wait), clocked(lambda: start().wait(), device.wait)
+            return *alone, clocked(both, device.wait)
+
+        return sample
+
+    return Probe(subjects=subjects, make=make, is_joint=True)

@@ -1,0 +1,94 @@
+"""The ranks of one bench, and the groups that share a link level. Knows torch.distributed and no timing."""
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+from escala.errors import InvalidInput
+from escala.formats.bench_record import NETWORK, NODE
+from escala.measurement.bench.levels import members
+from escala.measurement.bench.request import is_launched
+
+PATIENCE: Final = timedelta(seconds=60)
+BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Ranks that talk over one link level; `members` are their numbers among all."""
+
+    level: str
+    members: tuple[int, ...]
+    place: int
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """This rank among all; alone it is rank 0 of 1. `control` carries decisions, over gloo."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    backend: str = "none"
+    groups: tuple[Group, ...] = ()
+    control: Any = None
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all ranks, in every rank."""
+        found = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(found, value, group=self.control)
+        return found
+
+    def most(self, value: float) -> float:
+        """The largest of the ranks' values, in every rank; nobody goes on before all have asked."""
+        if self.size == 1:
+            return value
+        found = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.control)
+        return float(found[0])
+
+
+def joined(kind: str) -> Ranks:
+    """This process among the ranks that a launcher started, or alone."""
+    if not is_launched() or int(os.environ["WORLD_SIZE"]) == 1:
+        return Ranks()
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if size % local_size:
+        raise InvalidInput(f"{size} ranks are not nodes of {local_size}; launch as many in every node")
+    dist.init_process_group(BACKENDS[kind], timeout=PATIENCE)
+    return Ranks(
+        rank=rank,
+        size=size,
+        local_rank=int(os.environ.get("LOCAL_RANK", rank % local_size)),
+        local_size=local_size,
+        backend=BACKENDS[kind],
+        groups=_groups(rank, size, local_size),
+        control=None if kind == "cpu" else dist.new_group(backend="gloo", timeout=PATIENCE),
+    )
+
+
+def left() -> None:
+    """Leave the other ranks."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _groups(rank: int, size: int, local_size: int) -> tuple[Group, ...]:
+    """The groups of this rank; every rank has to make those of the others too, in the same order."""
+    mine: list[Group] = []
+    for level in (NODE, NETWORK):
+        every = sorted({members(level, each, size, local_size) for each in range(size)})
+        for ranks in every:
+            handle = dist.new_group(list(ranks), timeout=PATIENCE) if len(ranks) > 1 else None
+            if handle is not None and rank in ranks:
+                place = ranks.index(rank)
+                mine.append(Group(level=level, members=ranks, place=place, handle=handle))
+    return tuple(mine)

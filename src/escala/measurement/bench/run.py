@@ -1,0 +1,69 @@
+"""One bench from request to record: identity, power, rounds, the slowest of all ranks. Prints nothing."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from escala.errors import InvalidInput
+from escala.formats.bench_record import Bench
+from escala.measurement.bench.collect import Setting, gathered, record
+from escala.measurement.bench.device import Device, device_of, present_kind
+from escala.measurement.bench.host import host_facts, load
+from escala.measurement.bench.memory import stream_probes, transfer_probes
+from escala.measurement.bench.network import network_probes, overlap_probes
+from escala.measurement.bench.power import NO_COUNTER, power
+from escala.measurement.bench.probe import Probe
+from escala.measurement.bench.products import attention_probes, product_probes
+from escala.measurement.bench.ranks import Ranks, joined, left
+from escala.measurement.bench.request import Request
+from escala.measurement.bench.rounds import Progress, reason, run_rounds, stoppable
+from escala.measurement.bench.step import step_probes
+from escala.measurement.bench.storage import storage_probes
+
+# Kept back from the budget: the rest of the probe that is under way, gathering, writing, leaving.
+RESERVE_S: Final = 5.0
+RESERVE_SHARE: Final = 0.25
+
+
+def bench(request: Request, progress: Progress) -> Bench | None:
+    """The record of this machine; None in every rank but the first."""
+    kind = present_kind(request.kind)
+    try:
+        ranks = joined(kind)
+    except RuntimeError as error:
+        raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
+    try:
+        return _measured(request, kind, ranks, progress)
+    finally:
+        left()
+
+
+def _measured(request: Request, kind: str, ranks: Ranks, progress: Progress) -> Bench | None:
+    host, before = host_facts(), load()
+    device = device_of(kind, host, ranks.local_rank, ranks.local_size)
+    setting = Setting(request=request, host=host, device=device, ranks=ranks, load=before)
+    reserve_s = min(RESERVE_S, RESERVE_SHARE * request.budget_s)
+    with stoppable() as stop, tempfile.TemporaryDirectory(dir=request.folder) as folder:
+        counted = power(device) if ranks.rank == 0 else NO_COUNTER
+        probes = _probes(device, ranks, Path(folder))
+        deadline_s = request.started_s + request.budget_s - reserve_s
+        found = run_rounds(probes, ranks, deadline_s, stop, progress)
+        everything = gathered(found, ranks)
+    return record(setting, counted, found, everything, probes) if ranks.rank == 0 else None
+
+
+def _probes(device: Device, ranks: Ranks, folder: Path) -> Sequence[Probe]:
+    """Every probe in the order of a round, the same in every rank; storage works in one rank of a node."""
+
+    def every() -> Iterator[Probe]:
+        yield from product_probes(device)
+        yield from attention_probes(device)
+        yield from stream_probes(device)
+        yield from transfer_probes(device)
+        yield from step_probes(device)
+        yield from storage_probes(folder, works=ranks.local_rank == 0)
+        yield from overlap_probes(device, ranks)
+        yield from network_probes(device, ranks)
+
+    return list(every())
