@@ -23,7 +23,7 @@ from escala.formats.bench_record import (
 from escala.measurement.bench.device import Device, device_facts, versions
 from escala.measurement.bench.fits import line_fit, overlap
 from escala.measurement.bench.host import fingerprint
-from escala.measurement.bench.network import OVERLAP, OVERLAP_BYTES
+from escala.measurement.bench.network import OVERLAP
 from escala.measurement.bench.power import NO_COUNTER
 from escala.measurement.bench.probe import Probe
 from escala.measurement.bench.ranks import Ranks
@@ -86,7 +86,7 @@ def record(setting: Setting, power: Power, found: Found, slow: Slow, probes: Seq
         load=setting.load,
         timed=_timed(found, slow),
         lines=lines(found, slow),
-        overlaps=_overlaps(slow),
+        overlaps=_overlaps(found, slow),
         power=power,
         skips=found.skips
         | _unreached(found, probes)
@@ -113,13 +113,14 @@ def _timed(found: Found, slow: Slow) -> tuple[Timed, ...]:
     )
 
 
-def _overlaps(slow: Slow) -> tuple[Overlap, ...]:
-    found = []
+def _overlaps(found: Found, slow: Slow) -> tuple[Overlap, ...]:
+    shares = []
     for level in (NODE, NETWORK):
         names = [f"{level} overlap, {what}" for what in OVERLAP]
         if all(name in slow for name in names):
-            found.append(overlap(level, float(OVERLAP_BYTES), *(min(slow[name][2]) for name in names)))
-    return tuple(found)
+            payload = found.subjects[names[-1]].payload_bytes or 0.0
+            shares.append(overlap(level, payload, *(min(slow[name][2]) for name in names)))
+    return tuple(shares)
 
 
 def _unreached(found: Found, probes: Sequence[Probe]) -> dict[str, str]:

@@ -1,36 +1,32 @@
 """Probes of memory: streams on the device, copies between host and device. Counts bytes read and written."""
 
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any, Final
 
 import torch
 
-from escala.formats.bench_cluster import PINNED
 from escala.measurement.bench.device import Device
 from escala.measurement.bench.probe import Probe, Sample, timing
 from escala.measurement.bench.samples import Subject
 
 # Far above what any cache holds, and at most this share of the device's memory in one array.
 STREAM_BYTES: Final = {"cpu": 256 * 2**20, "cuda": 2**30}
+# One call moves this part of the arrays, the next call the next part: short calls find quiet moments on a
+# busy machine, and a part is out of the caches when its turn comes again.
+PARTS: Final = {"cpu": 32, "cuda": 4}
 MOST_SHARE: Final = 1 / 16
 TRANSFER_BYTES: Final = 256 * 2**20
 FLOAT_BYTES: Final = 4
-Works = Callable[[Any, Any, Any], Callable[[], object]]
+Move = Callable[[Any, Any, Any], object]
 
 
 def stream_probes(device: Device) -> Iterator[Probe]:
     """Copy (two arrays move) and triad a = b + 3 c (three arrays move). Source: McCalpin, STREAM."""
     most = int(device.memory_bytes * MOST_SHARE) or STREAM_BYTES[device.kind]
-    count = min(STREAM_BYTES[device.kind], most) // FLOAT_BYTES
-
-    def copy(a: Any, b: Any, c: Any) -> Callable[[], object]:
-        return lambda: a.copy_(b)
-
-    def triad(a: Any, b: Any, c: Any) -> Callable[[], object]:
-        return lambda: torch.add(b, c, alpha=3.0, out=a)
-
-    yield _stream(device, "copy", 2, count, copy)
-    yield _stream(device, "triad", 3, count, triad)
+    count = min(STREAM_BYTES[device.kind], most) // FLOAT_BYTES // PARTS[device.kind]
+    yield _stream(device, "copy", 2, count, lambda a, b, c: a.copy_(b))
+    yield _stream(device, "triad", 3, count, lambda a, b, c: torch.add(b, c, alpha=3.0, out=a))
 
 
 def transfer_probes(device: Device) -> Iterator[Probe]:
@@ -39,23 +35,23 @@ def transfer_probes(device: Device) -> Iterator[Probe]:
         return
     for pinned in (True, False):
         kind = "pinned" if pinned else "pageable"
-        assert pinned is False or PINNED.endswith(kind)
         yield _transfer(device, f"host to device, {kind}", pinned, to_device=True)
         yield _transfer(device, f"device to host, {kind}", pinned, to_device=False)
 
 
-def _stream(device: Device, name: str, arrays: int, count: int, works: Works) -> Probe:
-    subject = Subject(
-        part="memory",
-        name=name,
-        dtype="fp32",
-        shape=(count,),
-        payload_bytes=float(arrays * FLOAT_BYTES * count),
-    )
+def _stream(device: Device, name: str, arrays: int, count: int, move: Move) -> Probe:
+    moved = float(arrays * FLOAT_BYTES * count)
+    subject = Subject(part="memory", name=name, dtype="fp32", shape=(count,), payload_bytes=moved)
 
     def make(probe: Probe) -> Sample:
-        a, b, c = (torch.ones(count, device=device.place) for _ in range(3))
-        return timing(works(a, b, c), device.wait)(probe)
+        a, b, c = (torch.ones(PARTS[device.kind], count, device=device.place) for _ in range(3))
+        turns = cycle(range(PARTS[device.kind]))
+
+        def work() -> None:
+            turn = next(turns)
+            move(a[turn], b[turn], c[turn])
+
+        return timing(work, device.wait)(probe)
 
     return Probe(subjects=(subject,), make=make)
 

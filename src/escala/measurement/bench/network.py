@@ -17,8 +17,8 @@ SIZES_BYTES: Final = tuple(2**power for power in range(10, 29, 2))
 MOST_SHARE: Final = 1 / 8
 FLOAT_BYTES: Final = 4
 SLICE_S: Final = 0.15
-OVERLAP_BYTES: Final = 16 * 2**20
-OVERLAP_SIDE: Final = {"cpu": 512, "cuda": 4096}
+OVERLAP_BYTES: Final = {"cpu": 4 * 2**20, "cuda": 64 * 2**20}
+OVERLAP_SIDE: Final = {"cpu": 256, "cuda": 4096}
 OVERLAP: Final = ("compute", "communicate", "both at once")
 # Names before and from torch 2.13 on.
 _GATHER: Final = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
@@ -113,7 +113,7 @@ def _overlap(device: Device, ranks: Ranks, group: Group) -> Probe:
             name=f"{group.level} overlap, {what}",
             level=group.level,
             ranks=len(group.members),
-            payload_bytes=None if what == OVERLAP[0] else float(OVERLAP_BYTES),
+            payload_bytes=None if what == OVERLAP[0] else float(OVERLAP_BYTES[device.kind]),
         )
         for what in OVERLAP
     )
@@ -121,7 +121,7 @@ def _overlap(device: Device, ranks: Ranks, group: Group) -> Probe:
     def make(probe: Probe) -> Sample:
         side = OVERLAP_SIDE[device.kind]
         matrix = torch.randn(side, side, device=device.place)
-        message = torch.zeros(OVERLAP_BYTES // FLOAT_BYTES, device=device.place)
+        message = torch.zeros(OVERLAP_BYTES[device.kind] // FLOAT_BYTES, device=device.place)
 
         def compute(times: int) -> None:
             for _ in range(times):

@@ -12,7 +12,7 @@ from escala.measurement.bench.probe import Probe, Sample, clocked
 from escala.measurement.bench.samples import Subject
 
 # layers, hidden, heads, vocabulary, sequences, tokens of a sequence
-SIZES: Final = {"cpu": (2, 256, 4, 8192, 4, 128), "cuda": (4, 1024, 16, 32768, 8, 1024)}
+SIZES: Final = {"cpu": (2, 256, 4, 2048, 2, 64), "cuda": (4, 1024, 16, 32768, 8, 1024)}
 LAUNCHES: Final = 1000
 PHASES: Final = ("forward", "backward", "optimizer")
 
