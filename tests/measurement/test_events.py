@@ -7,7 +7,7 @@ import pytest
 
 from escala.errors import InvalidInput
 from escala.measurement.logs.events import LARGE, masked_crc
-from escala.measurement.logs.record import read_file
+from escala.measurement.logs.gather import read_file
 from escala.measurement.logs.samples import What
 from escala.measurement.logs.source import CUT
 

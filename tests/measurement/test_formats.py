@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from escala.measurement.logs.record import read_file, record
+from escala.measurement.logs.gather import read_file
+from escala.measurement.logs.record import record
 from escala.measurement.logs.samples import What
 from escala.measurement.runrecord import RunRecord
 from escala.units import GIB, KWH_J, MIB
@@ -32,6 +33,7 @@ def run(*names: str, warmup: int | None = None) -> RunRecord:
         ("mlflow-runs.csv", "MLflow table"),
         ("wandb-history.csv", "W&B"),
         ("wandb-history.jsonl", "W&B"),
+        ("wandb-chart.csv", "W&B chart"),
         ("wandb-summary.json", "W&B summary"),
         ("nvidia-smi.csv", "nvidia-smi"),
         ("nvidia-smi-nounits.csv", "nvidia-smi"),
@@ -202,6 +204,13 @@ def test_wandb_has_a_clock(name: str):
 
     assert found.step is not None
     assert found.step.median_s == 1.5
+
+
+def test_a_chart_of_wandb_has_its_metric_once():
+    found = run("wandb-chart.csv").step
+
+    assert found is not None
+    assert (found.how, found.median_s, found.samples) == ("logged", 1.75, 3)
 
 
 def test_power_of_nvidia_smi_is_integrated_between_warm_up_and_the_last_step():

@@ -97,6 +97,50 @@ def test_power_of_another_day_is_refused(tmp_path: Path):
         record([str(DATA / "megatron.log"), str(power)])
 
 
+def power(path: Path, second: int, watts: int) -> str:
+    rows = (f"2025/04/13 23:00:{second + each:02d}.0, 0, {watts}\n" for each in range(3))
+    path.write_text("timestamp, index, power.draw [W]\n" + "".join(rows))
+    return str(path)
+
+
+def test_power_files_of_the_same_hours_are_nodes(tmp_path: Path):
+    found = record([power(tmp_path / "node1", 0, 300), power(tmp_path / "node2", 1, 400)]).power
+
+    assert found is not None
+    assert (found.devices, found.mean_w, found.energy_j) == (2, 700.0, (300 + 400) * 2)
+
+
+def test_power_files_one_after_the_other_are_the_same_devices(tmp_path: Path):
+    found = record([power(tmp_path / "b", 10, 400), power(tmp_path / "a", 0, 300)]).power
+
+    # two seconds at 300 W, eight from 300 to 400 W, two at 400 W
+    assert found is not None
+    assert (found.devices, found.energy_j) == (1, 300 * 2 + 350 * 8 + 400 * 2)
+
+
+def test_power_of_a_second_tool_is_left_out(tmp_path: Path):
+    found = record([power(tmp_path / "a", 0, 300), str(DATA / "dmon.txt")])
+
+    assert found.power is not None
+    assert found.power.mean_w == 300.0
+    assert "dmon.txt is left out" in found.notes[0]
+
+
+def test_ranks_without_a_name_are_said(tmp_path: Path):
+    log = tmp_path / "log"
+    log.write_text("".join(LINE.format(i=i // 2, m=0, s=i, ms=1000.0, batch=8) for i in range(2, 8)))
+
+    assert record([str(log)]).notes == ("3 lines repeat a step: ranks whose lines do not name them are one",)
+
+
+def test_a_mesh_that_is_left_open_says_no_devices(tmp_path: Path):
+    log = tmp_path / "log"
+    text = (DATA / "torchtitan.log").read_text()
+    log.write_text(text.replace("dp_shard=2", "dp_shard=-1"))
+
+    assert record([str(log)]).devices is None
+
+
 def test_the_first_tool_with_seconds_tells_the_step(tmp_path: Path):
     found = record([str(DATA / "wandb-history.jsonl"), megatron(tmp_path / "a", [1000.0] * 5)])
 
@@ -109,7 +153,9 @@ def test_a_folder_is_read_and_what_is_no_log_in_it_left_aside(tmp_path: Path):
     (tmp_path / "config.yaml").write_text("lr: 1\n")
     (tmp_path / "weights.bin").write_bytes(bytes(1000))
 
-    assert len(record([str(tmp_path)]).sources) == 1
+    found = record([str(tmp_path)])
+    assert len(found.sources) == 1
+    assert found.notes == (f"2 files of {tmp_path} are no log",)
 
 
 def test_two_runs_of_mlflow_are_refused(tmp_path: Path):

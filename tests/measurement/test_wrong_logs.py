@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from escala.errors import InvalidInput
-from escala.measurement.logs.record import read_file, record
+from escala.measurement.logs.gather import read_file
+from escala.measurement.logs.record import record
 from escala.measurement.logs.samples import MOST_SAMPLES, Gathered, Sample, What
 from escala.measurement.logs.source import LONGEST_LINE, Source
 
@@ -118,6 +119,18 @@ ANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChec
 @ANY
 @given(content=st.binary(max_size=400))
 @example(content=b"{" * 5000)
+@example(content=b'{"_wandb": 1, "_step": 1, "_runtime": 1' + b"0" * 400 + b"}")
+@example(content=b'{"log_history": [{"step": 1, "train_runtime": 1' + b"0" * 400 + b"}]}")
+@example(content=b'{"_timestamp": 1' + b"0" * 400 + b', "_step": 1' + b"0" * 400 + b"}\n")
+@example(content=b'{"time": 1' + b"0" * 400 + b', "gpu_energy": {"0": 1' + b"0" * 400 + b"}}\n")
+@example(content=b" iteration 1" + b"0" * 5000 + b"/ 9 | elapsed time per iteration (ms): 1.0 |\n")
+@example(content=b" iteration 1/ 9 | elapsed time per iteration (ms): 1" + b"0" * 5000 + b" |\n")
+@example(content=b"epoch,step\n1,1" + b"0" * 5000 + b"\n")
+@example(
+    content=b"using world size: 1"
+    + b"0" * 5000
+    + b"\n iteration 1/ 9 | elapsed time per iteration (ms): 1 |\n"
+)
 def test_noise_is_refused_or_read(content: bytes, tmp_path: Path):
     read_or_refuse(Path(put(tmp_path, content)))
 

@@ -15,11 +15,11 @@ from escala.model.columns import F64, Bool
 
 
 def power(files: Sequence[Gathered], run: Told | None) -> Power | None:
-    """The power of the first file that has some, of the run alone where both clocks are the same kind."""
-    file = next((each for each in files if each.of(What.POWER_W)), None)
-    if file is None:
+    """The power that one tool sampled; of the run alone where its clock is of the kind of the steps'."""
+    parts = _sampled(files)
+    if not parts:
         return None
-    lanes = [series for _, series in sorted(file.of(What.POWER_W).items())]
+    file, lanes = parts[0], _lanes(parts)
     timed = all(np.isfinite(series.clock_s).all() and len(series) > 1 for series in lanes)
     window = _window(file, run) if timed else None
     kept = [_inside(series, window) for series in lanes]
@@ -27,6 +27,42 @@ def power(files: Sequence[Gathered], run: Told | None) -> Power | None:
         _refuse_apart(file, lanes, window)
         window, kept = None, [_inside(series, None) for series in lanes]
     return _power(lanes, kept, timed, window is not None)
+
+
+def unused_power(files: Sequence[Gathered]) -> list[str]:
+    """A note for each file whose power is that of another tool than the one that counts."""
+    used = _sampled(files)
+    others = [each for each in files if each.of(What.POWER_W) and each not in used]
+    return [f"power of {each.path} is left out: that of {used[0].path} is taken" for each in others]
+
+
+def _sampled(files: Sequence[Gathered]) -> list[Gathered]:
+    """The files with power of the first tool that has some: one a node, or one after the other."""
+    found = [each for each in files if each.of(What.POWER_W)]
+    return [each for each in found if each.tool == found[0].tool]
+
+
+def _lanes(files: list[Gathered]) -> list[Series]:
+    """Samples by device: files of the same hours are nodes, later ones go on with the same devices."""
+    nodes: list[dict[str, Series]] = []
+    for file in sorted(files, key=_begin_s):
+        lanes = file.of(What.POWER_W)
+        before = next((node for node in nodes if _ends_before(node, lanes)), None)
+        if before is None:
+            nodes.append(before := {})
+        for lane, series in sorted(lanes.items()):
+            before.setdefault(lane, Series()).extend(series)
+    return [series for node in nodes for series in node.values()]
+
+
+def _begin_s(file: Gathered) -> float:
+    return min(float(series.clock_s[0]) for series in file.of(What.POWER_W).values())
+
+
+def _ends_before(node: dict[str, Series], lanes: dict[str, Series]) -> bool:
+    """Whether the same devices were sampled up to a time before these begin; never without a time."""
+    last = max(float(series.clock_s.max()) for series in node.values())
+    return set(node) == set(lanes) and all(last < float(series.clock_s.min()) for series in lanes.values())
 
 
 def _power(lanes: list[Series], kept: list[Bool], timed: bool, is_run: bool) -> Power:

@@ -4,6 +4,7 @@ Source: CodeCarbon 3.3 emissions_data.py (energies in kWh); Zeus 0.16 monitor/en
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -46,13 +47,24 @@ def zeus_csv(source: Source) -> Samples:
 def zeus_json(source: Source) -> Samples:
     """Measurements of Zeus as JSON lines: {"time": s, "gpu_energy": {"0": J}}."""
     for row in json_lines(source):
-        duration, energies = row.get("time"), row.get("gpu_energy")
-        if not isinstance(duration, int | float) or not isinstance(energies, dict):
+        duration_s, energies = real(row.get("time")), row.get("gpu_energy")
+        if duration_s is None or not isinstance(energies, dict):
             source.leave("lines without time and gpu_energy")
             continue
         for device, energy in energies.items():
-            if isinstance(energy, int | float):
-                yield Sample(What.DEVICE_ENERGY_J, float(energy), None, f"gpu {device}", float(duration))
+            energy_j = real(energy)
+            if energy_j is not None:
+                yield Sample(What.DEVICE_ENERGY_J, energy_j, None, f"gpu {device}", duration_s)
+
+
+def real(value: object) -> float | None:
+    """A number of a JSON document; None where it is none. A whole number beyond all floats is infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
 
 
 def json_lines(source: Source) -> Any:

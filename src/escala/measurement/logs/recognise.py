@@ -43,11 +43,12 @@ LINES: Final = {
     "_timestamp": Format("W&B", trackers.wandb_lines, is_utc=True),
     "gpu_energy": Format("Zeus", meters.zeus_json),
 }
-# Columns that a header has, each whole or with what follows the first * left open.
+# Columns that a header has: whole, or how one begins before the * and what is in it after.
 HEADERS: Final = (
     (("run_id", "duration", "emissions", "energy_consumed"), Format("CodeCarbon", meters.codecarbon)),
     (("start_time", "window_name", "elapsed_time"), Format("Zeus", meters.zeus_csv)),
     (("_step", "_timestamp"), Format("W&B", trackers.wandb_csv, is_utc=True)),
+    (("Step", "* - "), Format("W&B chart", trackers.wandb_chart)),
     (("run_id", "metrics.*"), Format("MLflow table", trackers.mlflow_csv, is_utc=True)),
     (("epoch", "step"), Format("Lightning", trackers.lightning)),
     (("timestamp", "power.draw*"), Format("nvidia-smi", devices.query_csv)),
@@ -122,8 +123,8 @@ def _headed(line: str) -> Format | None:
 
 
 def _has(names: list[str], wanted: str) -> bool:
-    start, star, _ = wanted.partition("*")
-    return any(name.startswith(start) for name in names) if star else wanted in names
+    start, star, inside = wanted.partition("*")
+    return any(name.startswith(start) and inside in name for name in names) if star else wanted in names
 
 
 def _printed(source: Source) -> Format | None:

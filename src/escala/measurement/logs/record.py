@@ -2,23 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from os import walk
-from os.path import isdir
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from escala import __version__
-from escala.errors import InvalidInput, one_line
-from escala.measurement.logs.energy import metered, power
-from escala.measurement.logs.recognise import MLFLOW, recognise
+from escala.errors import InvalidInput
+from escala.measurement.logs.energy import metered, power, unused_power
+from escala.measurement.logs.gather import gather
 from escala.measurement.logs.samples import Gathered, What
-from escala.measurement.logs.source import Source
 from escala.measurement.logs.steptimes import CLOCK, MEAN, Told, rank_times, step_times, told
 from escala.measurement.runrecord import RUN_SCHEMA, Figure, LogFile, Peak, RunRecord
 
-MOST_FILES: Final = 1000
 COUNTERS: Final = {
     "allocated": What.ALLOCATED_BYTES,
     "reserved": What.RESERVED_BYTES,
@@ -34,7 +29,7 @@ FAR: Final = 253402300800.0  # year 10000
 
 def record(names: Sequence[str], warmup: int | None = None) -> RunRecord:
     """The files, and the files of the folders, of one run as a RunRecord; `warmup` samples are dropped."""
-    files = gather(names)
+    files, notes = gather(names)
     _refuse_different(files)
     run = told(files, warmup)
     step = None if run is None else step_times(run)
@@ -70,77 +65,8 @@ def record(names: Sequence[str], warmup: int | None = None) -> RunRecord:
         global_batch=batch,
         sequence_tokens=tokens,
         unsaid=tuple(name for name, value in said.items() if value is None),
-        notes=_notes(run),
+        notes=(*notes, *_notes(run), *unused_power(files)),
     )
-
-
-def gather(names: Sequence[str]) -> list[Gathered]:
-    """The numbers of every file; a file with none is refused where a person named it, not in a folder."""
-    files = [file for name in names for file in _named(name)]
-    seen = [file.path for file in files]
-    if len(set(seen)) < len(seen):
-        raise InvalidInput("a file is named twice; name each once")
-    return _one_mlflow(files)
-
-
-def _named(name: str) -> list[Gathered]:
-    path = Path(name)
-    if not name.strip():
-        raise InvalidInput("a name is empty; name a log or a folder of logs")
-    if not isdir(name):
-        return [read_file(path)]
-    found = [each for each in map(_or_none, _inside(path)) if each is not None]
-    if not found:
-        raise InvalidInput(
-            f"no file of the folder {one_line(name)} is a log of a known format; name the logs"
-        )
-    return found
-
-
-def _inside(folder: Path) -> list[Path]:
-    paths: list[Path] = []
-    for root, folders, names in walk(folder):
-        folders.sort()
-        paths += [Path(root) / name for name in sorted(names)]
-        if len(paths) > MOST_FILES:
-            raise InvalidInput(f"{folder} holds more than {MOST_FILES} files; name the logs")
-    return paths
-
-
-def _or_none(path: Path) -> Gathered | None:
-    try:
-        return read_file(path) if path.is_file() else None
-    except InvalidInput:
-        return None
-
-
-def read_file(path: Path) -> Gathered:
-    """The numbers of one file."""
-    source = Source(path)
-    kind = recognise(source)
-    found = Gathered(path=str(path), tool=kind.tool, is_utc=kind.is_utc, left_out=source.left_out)
-    for sample in kind.read(source):
-        found.add(sample)
-    if not found.kept:
-        why = ", ".join(found.left_out) or "none is printed"
-        raise InvalidInput(f"{source} is of {kind.tool}, but has no number of a run ({why}); check the file")
-    return found
-
-
-def _one_mlflow(files: list[Gathered]) -> list[Gathered]:
-    """The metrics of an MLflow run as one file; several runs are refused."""
-    parts = [file for file in files if file.tool == MLFLOW.tool]
-    folders = {file.path.rpartition("metrics")[0] for file in parts}
-    if len(folders) > 1:
-        raise InvalidInput(
-            f"{len(folders)} MLflow runs are named, such as {min(folders)}; name the folder of one"
-        )
-    if len(parts) < 2:
-        return files
-    whole = Gathered(path=folders.pop(), tool=MLFLOW.tool, is_utc=True)
-    for part in parts:
-        whole.absorb(part)
-    return [whole, *(file for file in files if file.tool != MLFLOW.tool)]
 
 
 def _refuse_different(files: Sequence[Gathered]) -> None:
@@ -235,5 +161,7 @@ def _notes(run: Told | None) -> tuple[str, ...]:
     if run is None:
         return ()
     back = int(np.sum(np.diff(run.slowest.steps) < 0))
+    again = 0 if run.how == CLOCK else int(np.sum(np.diff(run.slowest.steps[run.slowest.steps >= 0]) == 0))
     restarts = [f"the steps go back {back} times: the run was restarted"] if back else []
-    return (*run.notes, *restarts)
+    ranks = [f"{again} lines repeat a step: ranks whose lines do not name them are one"] if again else []
+    return (*run.notes, *restarts, *ranks)

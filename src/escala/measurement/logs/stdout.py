@@ -15,7 +15,7 @@ from escala.units import GIB, MIB
 NUMBER: Final = r"(nan|inf|[-+]?[\d.,]+(?:e[-+]?\d+)?)"
 PREFIX: Final = 200  # letters in which launchers and loggers put the rank
 RANK: Final = re.compile(r"^\s*\[(?:rank|default|Rank )(\d+)\]|\[Rank (\d+)\]")
-ITERATION: Final = re.compile(r"iteration +(\d+)/ *\d+ \|")
+ITERATION: Final = re.compile(r"iteration +(\d{1,15})/ *\d+ \|")
 ELAPSED: Final = re.compile(rf"elapsed time per iteration \(ms\): {NUMBER} *\|")
 MEGATRON: Final = (
     (re.compile(rf"throughput per GPU \(TFLOP/s/GPU\): {NUMBER} *\|"), What.FLOP_PER_S_PER_DEVICE, 1e12),
@@ -31,7 +31,7 @@ MEGATRON_FACTS: Final = (
     (re.compile(r"^\s*world_size \.+ (\d+)$"), What.DEVICES),
     (re.compile(r"^\s*seq_length \.+ (\d+)$"), What.SEQUENCE_TOKENS),
 )
-TITAN: Final = re.compile(r"step: *(\d+)  ?.*loss: .*tps: ")
+TITAN: Final = re.compile(r"step: *(\d{1,15})  ?.*loss: .*tps: ")
 TITAN_FIELDS: Final = (
     (re.compile(r"tps: ([\d,]+)"), What.TOKENS_PER_S_PER_DEVICE, 1.0),
     (re.compile(r"tflops: ([\d,.]+)"), What.FLOP_PER_S_PER_DEVICE, 1e12),
@@ -46,7 +46,7 @@ TITAN_MESH: Final = re.compile(r"Building device mesh with parallelism: (.+)")
 MESH_AXES: Final = re.compile(r"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(\d+)")
 DEEPSPEED: Final = re.compile(rf"time \(ms\) \| fwd: {NUMBER} \| bwd: {NUMBER} \|.* step: {NUMBER}")
 DEEPSPEED_RATE: Final = re.compile(
-    rf"global_step=(\d+), .*CurrSamplesPerSec={NUMBER}, .*MaxMemAllocated={NUMBER}GB"
+    rf"global_step=(\d{{1,15}}), .*CurrSamplesPerSec={NUMBER}, .*MaxMemAllocated={NUMBER}GB"
 )
 
 
@@ -88,7 +88,7 @@ def torchtitan(source: Source) -> Samples:
         lane = rank_of(line)
         if found := TITAN.search(line):
             yield from _titan_step(source, line, int(found[1]), lane)
-        elif found := TITAN_MESH.search(line):
+        elif (found := TITAN_MESH.search(line)) and "=-" not in found[1]:  # -1 is what is left of the devices
             devices = 1.0
             for degree in MESH_AXES.findall(found[1]):
                 devices *= float(degree)

@@ -11,7 +11,7 @@ import msgspec
 
 from escala.errors import InvalidInput
 from escala.inputs import read_bytes, reason
-from escala.measurement.logs.meters import json_lines
+from escala.measurement.logs.meters import json_lines, real
 from escala.measurement.logs.names import scalar
 from escala.measurement.logs.samples import Sample, Samples, What
 from escala.measurement.logs.source import Source, whole
@@ -19,6 +19,8 @@ from escala.measurement.logs.source import Source, whole
 MOST_JSON_BYTES: Final = 100_000_000
 LIGHTNING_TIME: Final = "train/time"
 MS_S: Final = 1e-3
+CHART: Final = " - "
+BOUNDS: Final = ("__MIN", "__MAX")
 
 
 def huggingface(source: Source) -> Samples:
@@ -28,15 +30,19 @@ def huggingface(source: Source) -> Samples:
     """
     history = _object(source).get("log_history")
     for entry in history if isinstance(history, list) else ():
-        step, runtime = (entry.get("step"), entry.get("train_runtime")) if isinstance(entry, dict) else (0, 0)
-        if isinstance(step, int) and step > 0 and isinstance(runtime, int | float):
+        step = _whole(entry, "step")
+        runtime_s = real(entry.get("train_runtime")) if step else None
+        if step and runtime_s is not None:
             is_end = "train_samples_per_second" in entry
-            yield (
-                Sample(What.MEAN_STEP_S, runtime / step, step)
-                if is_end
-                else Sample(What.CLOCK_S, runtime, step)
-            )
+            what, seconds = (What.MEAN_STEP_S, runtime_s / step) if is_end else (What.CLOCK_S, runtime_s)
+            yield Sample(what, seconds, step)
             yield from _scalars(entry, step, None)
+
+
+def _whole(given: object, name: str) -> int | None:
+    """A step number of an object of JSON; None where it has none that can be one."""
+    value = real(given.get(name)) if isinstance(given, dict) else None
+    return int(value) if value is not None and 0 <= value < 2**53 else None
 
 
 def _object(source: Source) -> Mapping[str, Any]:
@@ -52,8 +58,9 @@ def _object(source: Source) -> Mapping[str, Any]:
 
 def _scalars(given: Mapping[str, Any], step: int | None, at_s: float | None) -> Samples:
     for name, value in given.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield from scalar(str(name), float(value), step, at_s)
+        number = real(value)
+        if number is not None:
+            yield from scalar(str(name), number, step, at_s)
 
 
 def lightning(source: Source) -> Samples:
@@ -108,14 +115,22 @@ def wandb_csv(source: Source) -> Samples:
         yield from _cells(source, row, step, at_s)
 
 
+def wandb_chart(source: Source) -> Samples:
+    """The CSV of a chart of W&B's page: Step, and columns 'run - metric' with their __MIN and __MAX."""
+    for row in source.records():
+        columns = [name.partition(CHART) for name in row if CHART in name and not name.endswith(BOUNDS)]
+        if len({run for run, _, _ in columns}) > 1:
+            raise InvalidInput(f"{source} holds several runs; export the chart of one")
+        metrics = {metric: row[f"{run}{CHART}{metric}"] for run, _, metric in columns}
+        yield from _cells(source, metrics, whole(row.get("Step", "")), None)
+
+
 def wandb_lines(source: Source) -> Samples:
     """run.scan_history() as JSON lines, with _step and _timestamp."""
     for row in json_lines(source):
-        step, at_s = row.get("_step"), row.get("_timestamp")
-        number = step if isinstance(step, int) else None
-        seconds = float(at_s) if isinstance(at_s, int | float) else None
-        yield from _clock(number, seconds)
-        yield from _scalars(row, number, seconds)
+        step, at_s = _whole(row, "_step"), real(row.get("_timestamp"))
+        yield from _clock(step, at_s)
+        yield from _scalars(row, step, at_s)
 
 
 def _clock(step: int | None, at_s: float | None) -> Iterator[Sample]:
@@ -126,7 +141,7 @@ def _clock(step: int | None, at_s: float | None) -> Iterator[Sample]:
 def wandb_summary(source: Source) -> Samples:
     """wandb-summary.json: the last value of each scalar, and the mean step over the whole run."""
     given = _object(source)
-    runtime, step = given.get("_runtime"), given.get("_step")
-    if isinstance(runtime, int | float) and isinstance(step, int) and step > 0:
-        yield Sample(What.MEAN_STEP_S, float(runtime) / step, step)
-    yield from _scalars(given, step if isinstance(step, int) else None, None)
+    runtime_s, step = real(given.get("_runtime")), _whole(given, "_step")
+    if runtime_s is not None and step:
+        yield Sample(What.MEAN_STEP_S, runtime_s / step, step)
+    yield from _scalars(given, step, None)
