@@ -13,7 +13,6 @@ from docs_fit import FIT_SECTIONS
 from docs_rows import count, found, whole_percent
 from docs_tables import GLUE, percent, share, table
 
-from escala.calibration.fitting import SHOWN_ROWS
 from escala.calibration.gains import Gain, engine_gains, precision_gains
 from escala.calibration.leftout import (
     Coverage,
@@ -32,6 +31,7 @@ from escala.calibration.scoring import Prediction
 from escala.calibration.subsets import SIZES, is_well_described, scale
 from escala.calibration.sweeps import SweepScores
 from escala.catalog.engines import assumptions
+from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.model.interval import WORDS, Regime
 from escala.report.calibration_plot import svg
 from escala.report.validate_view import SHIPPED, row_view, validation_view
@@ -84,12 +84,12 @@ def _figures(given: Errors) -> tuple[str, ...]:
 
 def _extremes(sources: Sequence[Pair]) -> str:
     """The worst sources, and the means where every source is one vote."""
-    some = [each for each in sources if each.inside.rows >= SHOWN_ROWS]
+    some = [each for each in sources if each.inside.rows >= CALIBRATED_ROWS]
     inside = max(some, key=lambda each: each.inside.mape)
     outside = max(some, key=lambda each: each.left_out.mape)
     one = [share(value) for value in source_mean(sources, lambda e: e.mape)]
     return (
-        f"Worst source of at least {SHOWN_ROWS} rows in the fit: {_named(inside.name, inside.inside)}; left"
+        f"Worst source of {CALIBRATED_ROWS} rows or more in the fit: {_named(inside.name, inside.inside)}; left"
         f" out: {_named(outside.name, outside.left_out)}. With each of the {len(sources)} source groups as"
         f" one vote the mean error is {one[0]} in the fit and {one[1]} left out.\n"
     )

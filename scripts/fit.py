@@ -70,6 +70,7 @@ def fitted_text(result: Fit) -> str:
     sample, posterior = result.sample, result.posterior
     errors, left_out = np.abs(np.expm1(result.inside)), np.abs(np.expm1(result.outside))
     engines = calibrated(sample, [r.problem.engine.name for r in sample.readings])
+    pairs = calibrated(sample, [pair_of(r) for r in sample.readings])
     chips = calibrated(sample, [r.problem.accelerator.name for r in sample.readings])
     sources = len({r.row.source for r in sample.readings})
     lines = [
@@ -88,6 +89,7 @@ def fitted_text(result: Fit) -> str:
         f"left_out_median_error = {np.median(left_out):.4f}",
         f"engines = {list(engines)}".replace("'", '"'),
         f"accelerators = {list(chips)}".replace("'", '"'),
+        f"pairs = {list(pairs)}".replace("'", '"'),
     ]
     moved = zip(result.free, posterior.values, posterior.sd, posterior.share, strict=True)
     for free, value, sd, share in moved:
@@ -96,6 +98,11 @@ def fitted_text(result: Fit) -> str:
         free = Free(name=f"assumption.all.{field}", of="assumption", names=(), field=field, sd=0.0)
         lines += _parameter(free, ratio / _record(field), 0.0, 1.0)
     return "\n".join(lines) + "\n"
+
+
+def pair_of(reading: Reading) -> str:
+    """The engine and the architecture that a row ran on."""
+    return f"{reading.problem.engine.name} on {reading.problem.accelerator.architecture}"
 
 
 def _record(field: str) -> float:

@@ -12,7 +12,6 @@ from escala.calibration import Reading
 from escala.calibration.fitting import (
     FEWEST_ROWS,
     INSIDE_RATIO,
-    SHOWN_ROWS,
     Fit,
     calibrated,
     fit,
@@ -21,6 +20,7 @@ from escala.calibration.fitting import (
 from escala.calibration.free import Free
 from escala.calibration.posterior import Posterior
 from escala.calibration.sample import Sample, predicted
+from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.model.columns import F64
 from escala.model.interval import Regime
 
@@ -114,7 +114,7 @@ def result(readings: Sequence[Reading], inside: F64, outside: F64) -> Fit:
 
 
 def test_names_stand_on_at_least_five_rows(readings: list[Reading]):
-    names = ["b"] * SHOWN_ROWS + ["c"] * (SHOWN_ROWS - 1) + ["a"] * (SHOWN_ROWS + 1)
+    names = ["b"] * CALIBRATED_ROWS + ["c"] * (CALIBRATED_ROWS - 1) + ["a"] * (CALIBRATED_ROWS + 1)
 
     assert calibrated(Sample.of(readings), names) == ("a", "b")
 

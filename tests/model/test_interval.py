@@ -14,6 +14,7 @@ from escala.model.interval import (
     WORDS,
     Regime,
     interval_ratio,
+    knows_pair,
     regime,
 )
 from escala.model.plan import Plan, Plans
@@ -30,7 +31,20 @@ def marked(problem: Problem, *, engine: bool, chip: bool) -> Problem:
     (group,) = problem.cluster.groups
     group = replace(group, accelerator=replace(group.accelerator, is_calibrated=chip))
     cluster = replace(problem.cluster, groups=(group,))
-    return replace(problem, engine=replace(problem.engine, is_calibrated=engine), cluster=cluster)
+    on = (group.accelerator.architecture,)
+    known = replace(problem.engine, is_calibrated=engine, calibrated_on=on)
+    return replace(problem, engine=known, cluster=cluster)
+
+
+def test_an_engine_is_known_only_on_architectures_where_it_ran(real, wide):
+    here = marked(real(wide, sequence=8192), engine=True, chip=True)
+    there = replace(here, engine=replace(here.engine, calibrated_on=("another",)))
+
+    assert (knows_pair(here), knows_pair(there)) == (True, False)
+    near, far = (interval_ratio(each, np.zeros(1, np.int64))[0] for each in (here, there))
+    new, chip = here.assumptions.interval_pipeline_ratio, here.assumptions.interval_chip_ratio
+    assert near == here.assumptions.interval_pipeline_known_ratio
+    assert np.log(far) == pytest.approx(np.hypot(np.log(new), np.log(chip)), rel=1e-12)
 
 
 def only(problem: Problem, **ratios: float) -> Problem:

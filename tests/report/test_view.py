@@ -194,7 +194,7 @@ def test_what_no_published_run_calibrated_is_named(asked: Asked, *, knows_engine
     chip = replace(group.accelerator, is_calibrated=knows_device)
     problem = replace(
         asked.problem,
-        engine=replace(asked.problem.engine, is_calibrated=knows_engine),
+        engine=replace(asked.problem.engine, is_calibrated=knows_engine, calibrated_on=(chip.architecture,)),
         cluster=replace(asked.problem.cluster, groups=(replace(group, accelerator=chip),)),
     )
 
@@ -202,9 +202,16 @@ def test_what_no_published_run_calibrated_is_named(asked: Asked, *, knows_engine
 
     assert (view.engine_is_calibrated, view.accelerator_is_calibrated) == (knows_engine, knows_device)
     starts = [note.split(";")[0] for note in view.notes]
-    assert starts == ["engine pytorch: no published run"] * (not knows_engine) + [
-        "device h100-sxm: no published run"
+    assert starts == ["engine pytorch: fewer than 5 published runs"] * (not knows_engine) + [
+        "device h100-sxm: fewer than 5 published runs"
     ] * (not knows_device)
+
+
+def test_an_engine_that_never_ran_on_an_architecture_is_named(asked: Asked):
+    elsewhere = replace(asked.problem.engine, is_calibrated=True, calibrated_on=("tpu",))
+    (note,) = calibration_view(replace(asked.problem, engine=elsewhere)).notes
+
+    assert note.startswith("engine pytorch on hopper: fewer than 5 published runs;")
 
 
 def test_the_doubt_names_both_ends_and_the_regime(asked: Asked):

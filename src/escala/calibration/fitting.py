@@ -12,13 +12,13 @@ from escala.calibration.posterior import Posterior, most_probable
 from escala.calibration.reading import Reading
 from escala.calibration.sample import Sample, predicted, slopes
 from escala.calibration.widths import ratio_that_covers
+from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.model.columns import F64
 from escala.model.interval import Regime
 
 ROUNDS: Final = 4
 _MOST_MOVE: Final = 0.6  # of a logarithm in one round: slopes hold nearby
 FEWEST_ROWS: Final = 20  # behind an interval of its own
-SHOWN_ROWS: Final = 5  # trusted rows from which an engine or a device counts as calibrated
 # Errors inside a fit are smaller than those of new rows of the same stack. Source: step-time study, 4.2
 INSIDE_RATIO: Final = 1.25
 
@@ -65,7 +65,7 @@ def _left_out(sample: Sample, slope: F64, errors: F64, values: F64, prior_sd: F6
 
 def calibrated(sample: Sample, names: Sequence[str]) -> tuple[str, ...]:
     """Names that stand on enough rows of the sample."""
-    return tuple(sorted({name for name in names if names.count(name) >= SHOWN_ROWS}))
+    return tuple(sorted({name for name in names if names.count(name) >= CALIBRATED_ROWS}))
 
 
 def interval_ratios(result: Fit) -> dict[str, float]:

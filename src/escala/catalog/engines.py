@@ -67,6 +67,7 @@ def engine(name: str) -> Engine:
         memory=_record(EngineMemory, settings["memory"]),
         lacks=tuple(table.get("lacks", ())),
         is_calibrated=known in fitted().engines,
+        calibrated_on=fitted().architectures(known),
     )
 
 

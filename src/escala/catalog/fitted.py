@@ -13,6 +13,8 @@ from typing import Any, Final
 from escala.catalog.loader import CatalogError, Source, data_file, read_toml
 
 KINDS: Final = ("accelerator", "engine", "assumption")
+# Trusted rows from which an engine, a device or an engine on an architecture counts as calibrated.
+CALIBRATED_ROWS: Final = 5
 _KEYS: Final = {"name", "of", "names", "field", "factor", "sd", "share"}
 
 
@@ -40,12 +42,18 @@ class Factor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """All factors, where they come from, and the engines and accelerators of the runs behind them."""
+    """All factors, where they come from, and the engines, accelerators and pairs of both behind them."""
 
     source: Source
     factors: tuple[Factor, ...]
     engines: frozenset[str] = frozenset()
     accelerators: frozenset[str] = frozenset()
+    pairs: frozenset[str] = frozenset()
+
+    def architectures(self, engine: str) -> tuple[str, ...]:
+        """Architectures on which runs of an engine took part in the fit."""
+        found = (pair.partition(" on ") for pair in self.pairs)
+        return tuple(sorted(architecture for name, _, architecture in found if name == engine))
 
 
 @cache
@@ -65,6 +73,7 @@ def fitted() -> Fitted:
         factors=tuple(_factor(table) for table in tables.get("parameter", ())),
         engines=frozenset(run.get("engines", ())),
         accelerators=frozenset(run.get("accelerators", ())),
+        pairs=frozenset(run.get("pairs", ())),
     )
 
 

@@ -155,7 +155,7 @@ class Engine:
     """A framework generation: name, versions, what it costs in time and in memory, and what it cannot do.
 
     `lacks` names abilities that it does not have (for example "zero-bubble-v", "hsdp"); see `rejects.needs`.
-    `is_calibrated` says that published runs of it took part in the fit.
+    `is_calibrated` says that published runs of it took part in the fit, `calibrated_on` where.
     """
 
     name: str
@@ -166,3 +166,4 @@ class Engine:
     memory: EngineMemory
     lacks: tuple[str, ...] = ()
     is_calibrated: bool = False
+    calibrated_on: tuple[str, ...] = ()

@@ -59,16 +59,22 @@ def regime(problem: Problem, plans: Plans) -> I64:
     return last
 
 
+def knows_pair(problem: Problem) -> bool:
+    """Whether published runs of the engine on this architecture took part in the fit."""
+    return problem.engine.is_calibrated and problem.accelerator.architecture in problem.engine.calibrated_on
+
+
 def interval_ratio(problem: Problem, regimes: I64) -> F64:
     """Factor of the 80 % interval of step time: value / ratio to value * ratio. Shape (n,).
 
-    By regime, one factor for engines that published runs calibrated and one for others. A device that no run
-    calibrated adds its own factor: logarithms add as squares. Source: left-out errors, see docs/accuracy.
+    By regime, one factor for engines that published runs calibrated on the architecture and one for others. A
+    device that no run calibrated, or none of the engine, adds its own factor: logarithms add as squares.
+    Source: left-out errors, see docs/accuracy.
     """
-    known, is_known = problem.assumptions, problem.engine.is_calibrated
+    known, is_known = problem.assumptions, knows_pair(problem)
     names = (f"interval_{kind.name.lower()}{'_known' if is_known else ''}_ratio" for kind in Regime)
     ratio = np.array([getattr(known, name) for name in names], np.float64)[regimes]
-    if problem.accelerator.is_calibrated:
+    if problem.accelerator.is_calibrated and (is_known or not problem.engine.is_calibrated):
         return ratio
     return np.asarray(np.exp(np.hypot(np.log(ratio), np.log(known.interval_chip_ratio))), np.float64)
 

@@ -162,6 +162,9 @@ def _batch_reason(batch: int, devices: int, tuned: bool) -> str:
 
 
 def _method(question: Question) -> Method:
+    if question.method in (*Method,) and question.method not in METHODS:
+        allowed = ", ".join(METHODS)
+        raise InvalidInput(f"method '{question.method}' is not planned yet; choose {allowed}")
     if question.method not in METHODS:
         raise unknown("method", shown(question.method), METHODS, f"choose {', '.join(METHODS)}")
     method = Method(question.method)

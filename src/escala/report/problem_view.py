@@ -3,10 +3,11 @@
 from dataclasses import fields
 from typing import Any
 
+from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.errors import InvalidInput
 from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
-from escala.model.interval import WORDS, Regime
+from escala.model.interval import WORDS, Regime, knows_pair
 from escala.model.parameters import active_parameters, network_parameters
 from escala.model.plan import Precision
 from escala.model.precision import recipe
@@ -118,10 +119,16 @@ def regime_words(result: Estimate, row: int) -> str:
 def calibration_view(problem: Problem) -> CalibrationView:
     """What published runs did not calibrate, and what stands in its place."""
     engine, chip, further = problem.engine, problem.accelerator, problem.assumptions.interval_chip_ratio
-    prior = "no published run; class prior; the interval is"
+    few = f"fewer than {CALIBRATED_ROWS} published runs"
+    pair = f"engine {engine.name} on {chip.architecture}"
     notes = {
-        f"engine {engine.name}: {prior} that of engines outside the fit": engine.is_calibrated,
-        f"device {chip.name}: {prior} wider, by up to × {further:g}": chip.is_calibrated,
+        f"engine {engine.name}: {few}; class prior; the interval is that of engines outside the fit": (
+            engine.is_calibrated
+        ),
+        f"{pair}: {few}; the interval is wider, by up to × {further:g}": (
+            knows_pair(problem) or not engine.is_calibrated
+        ),
+        f"device {chip.name}: {few}; the interval is wider, by up to × {further:g}": chip.is_calibrated,
     }
     return CalibrationView(
         engine_is_calibrated=engine.is_calibrated,
