@@ -37,12 +37,18 @@ def read_bytes(file: Path, most_bytes: int, hint: str) -> bytes:
 
 def utf8(content: bytes, name: str) -> str:
     """The text of UTF-8 bytes, with or without byte order mark; other encodings are refused."""
-    if content.startswith(UTF16_BOMS):
+    if content.startswith(UTF16_BOMS) or _is_utf16(content[:400]):
         raise InvalidInput(f"{name} is encoded in UTF-16; save it as UTF-8")
     try:
         return content.removeprefix(UTF8_BOM).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def _is_utf16(head: bytes) -> bool:
+    """Without mark: most bytes of one side of each pair are 0 and none of the other, as of Latin text."""
+    sides = head[::2], head[1::2]
+    return any(2 * a.count(0) > len(a) > 1 and 0 not in b for a, b in (sides, sides[::-1]))
 
 
 def reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from escala.calibration import Reading, Row, Skip, read, read_rows
-from escala.calibration.tables import _KINDS
+from escala.calibration.cells import KINDS
 
 COUNTS = st.none() | st.sampled_from([0, 1, 2, 3, 8, 64, 4096, 10**15]) | st.integers(0, 10**15)
 RATES = st.none() | st.floats(0, 1e15, allow_nan=False)
@@ -29,7 +29,7 @@ def any_value(kind: type) -> st.SearchStrategy[Any]:
     return {int: COUNTS, float: RATES, str: WORDS}[kind]
 
 
-ROWS = st.builds(Row, **{field: any_value(kind) for field, kind in _KINDS.items()})
+ROWS = st.builds(Row, **{field: any_value(kind) for field, kind in KINDS.items()})
 SHIPPED = st.sampled_from(read_rows().rows)
 
 
@@ -44,9 +44,9 @@ def test_a_row_of_anything_is_read_or_skipped(row: Row):
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SHIPPED, st.data())
 def test_a_shipped_row_with_any_cells_is_read_or_skipped(row: Row, data: st.DataObject):
-    fields = data.draw(st.lists(st.sampled_from(sorted(_KINDS)), min_size=1, max_size=3, unique=True))
-    values = {field: getattr(row, field) for field in _KINDS}
-    values |= {field: data.draw(any_value(_KINDS[field])) for field in fields}
+    fields = data.draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3, unique=True))
+    values = {field: getattr(row, field) for field in KINDS}
+    values |= {field: data.draw(any_value(KINDS[field])) for field in fields}
 
     result = read(Row(**values))
 

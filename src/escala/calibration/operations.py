@@ -14,8 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from escala.calibration.cells import MOST_VALUE
 from escala.calibration.failure import Unreadable
-from escala.calibration.tables import MOST_VALUE
 from escala.catalog.accelerators import accelerator_entries
 from escala.catalog.loader import find
 

@@ -7,23 +7,23 @@ columns are listed and left aside.
 import csv
 import gzip
 import io
-import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final
 
+from escala.calibration.cells import BadCell, value_of
 from escala.calibration.rows import COLUMNS, Fault, Row, Rows
 from escala.errors import InvalidInput, one_line
 from escala.inputs import read_text
 
 MOST_BYTES: Final = 50_000_000
 MOST_ROWS: Final = 200_000
-MOST_VALUE: Final = 1e15  # no count or rate in a table of runs is larger
-_SWITCHES: Final = {"true": True, "false": False, "1": True, "0": False}
-_WANTED: Final = {int: "a whole number of at least 0", float: "a number of at least 0", bool: "true or false"}
+_NEEDED: Final = frozenset({"source_title", "accelerator"})  # one of them
+_SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_rows(path: Path | None = None) -> Rows:
@@ -44,6 +44,7 @@ def _shipped() -> Rows:
 
 def parse_rows(text: str, name: str, common_notes: Mapping[str, str] | None = None) -> Rows:
     """Rows of CSV text; `common_notes` are notes that hold for every row of a source."""
+    _check_separator(text, name)
     records = _records(text, name)
     header = [cell.strip() for cell in next(records, (1, []))[1]]
     _check_header(header, name)
@@ -56,10 +57,22 @@ def parse_rows(text: str, name: str, common_notes: Mapping[str, str] | None = No
     )
 
 
+def _check_separator(text: str, name: str) -> None:
+    """Columns that only another separator than the comma tells apart are refused by its name."""
+    first = (re.match(r"[^\r\n]*", text) or [""])[0]
+    known = {
+        mark: sum(cell.strip(' "') in COLUMNS.values() for cell in first.split(mark)) for mark in _SEPARATORS
+    }
+    best = max(known, key=lambda mark: known[mark])
+    if best != ",":
+        raise InvalidInput(f"{name} has {_SEPARATORS[best]} between its columns; save it with commas")
+
+
 def _check_header(header: Sequence[str], name: str) -> None:
-    if not {"source_title", "accelerator"} & set(header):
+    if not _NEEDED & set(header):
         raise InvalidInput(
-            f"{name} lacks the columns source_title and accelerator; the first line names columns"
+            f"{name} lacks the columns source_title and accelerator, of which one suffices; "
+            "the first line names columns"
         )
     twice = [column for column, count in Counter(header).items() if column and count > 1]
     if twice:
@@ -67,14 +80,30 @@ def _check_header(header: Sequence[str], name: str) -> None:
 
 
 def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""))
+    """The cells of each record with the line where it begins."""
+    reader, begin = csv.reader(io.StringIO(text, newline=""), strict=True), 1
     try:
         for number, cells in enumerate(reader):
             if number > MOST_ROWS:
                 raise InvalidInput(f"{name} has more than {MOST_ROWS:,} rows; split it")
-            yield reader.line_num, [cell.strip() for cell in cells]
+            yield begin, [cell.strip() for cell in cells]
+            begin = reader.line_num + 1
     except csv.Error as error:
-        raise InvalidInput(f"{name} is not CSV at line {reader.line_num} ({error}); correct it") from None
+        raise InvalidInput(f"{name} is not CSV: {_broken(str(error), begin, reader.line_num)}") from None
+
+
+def _broken(said: str, begin: int, end: int) -> str:
+    """What breaks a record from one line to another, in words of the table."""
+    if "unexpected end" in said:
+        return f"line {begin}: a quote is opened and never closed"
+    if "expected after" in said:
+        where = "" if begin == end else f" on line {end}"
+        return (
+            f'line {begin}: a quote is opened and closed{where} amid a cell; write "" for a quote in quotes'
+        )
+    if begin < end:
+        return f"line {begin}: a quote is opened and not closed for {csv.field_size_limit():,} letters"
+    return f"line {begin}: {one_line(said)}; correct it"
 
 
 def _row(line: int, header: Sequence[str], cells: Sequence[str], common: Mapping[str, str]) -> Row | Fault:
@@ -84,44 +113,9 @@ def _row(line: int, header: Sequence[str], cells: Sequence[str], common: Mapping
         return Fault(line=line, id=name, reason=f"{len(cells)} cells under {len(header)} columns")
     texts = {field: given[column] for field, column in COLUMNS.items() if given.get(column)}
     try:
-        values: dict[str, Any] = {field: _value(field, text) for field, text in texts.items()}
-    except _BadCell as error:
+        values: dict[str, Any] = {field: value_of(field, text) for field, text in texts.items()}
+    except BadCell as error:
         return Fault(line=line, id=name, reason=str(error))
     values |= {"id": name, "source": values.get("source", "not named")}
     notes = (common.get(values["source"], ""), values.get("notes", ""))
     return Row(**{**values, "notes": "; ".join(note for note in notes if note)})
-
-
-class _BadCell(Exception):
-    """A cell that is not what its column holds."""
-
-
-def _value(field: str, text: str) -> str | int | float | bool:
-    kind = _KINDS[field]
-    if kind is str:
-        return text
-    value = _SWITCHES.get(text.lower()) if kind is bool else _number(text, kind)
-    if value is None:
-        raise _BadCell(f"{COLUMNS[field]} is '{one_line(text, 30)}', not {_WANTED[kind]}")
-    return value
-
-
-def _number(text: str, kind: type) -> int | float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    if not math.isfinite(number) or not 0 <= number <= MOST_VALUE:
-        return None
-    if kind is float:
-        return number
-    return int(number) if number == int(number) else None
-
-
-def _kind(hint: Any) -> type:
-    """The type of a field whose blank is None: int, float, bool; else str."""
-    kinds: tuple[type, ...] = get_args(hint) or (hint,)
-    return kinds[0]
-
-
-_KINDS: Final = {name: _kind(hint) for name, hint in get_type_hints(Row).items()}
