@@ -143,7 +143,7 @@ def print_memory(console: Console, given: Explained) -> None:
             chart = FULL * min(filled, BAR) + EMPTY * max(0, BAR - filled)
             add_row(table, each.title, gib(each.held_bytes), chart, each.sharing)
     put_table(console, table)
-    put(console, "kinds peak in different phases: the need is that of the largest phase, with slack", indent=2)
+    put(console, "kinds peak in different phases: the need is that of the largest, with slack", indent=2)
     phases: list[Chunk] = [f"{name}{GLUE}{gib(held)}" for name, held in given.memory_phases_bytes.items()]
     hanging(console, "Phases", flow([Text("GiB in use: ").append(phases[0]), *phases[1:]], room(console)))
     hanging(console, "Host", flow([f"{gib(given.plan.host_memory_bytes)} GiB a node"], room(console)))
