@@ -412,4 +412,4 @@ def test_an_engine_and_a_device_without_published_runs_are_named(run):
 
 def test_of_a_known_engine_on_a_known_device_nothing_is_noted(run, eight):
     assert json.loads(run("plan", *eight, "--json").out)["calibration"]["notes"] == []
-    assert "no published run" not in run("plan", *eight).out
+    assert "published runs;" not in run("plan", *eight).out
