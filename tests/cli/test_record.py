@@ -136,6 +136,7 @@ def test_a_record_that_is_wrong_is_one_line(
     [
         (("",), "no run is named"),
         (("missing.json",), "does not exist"),
+        (("train.log",), "is no record; write one with `escala record train.log --out run.json`"),
         (("plan.json",), "this escala reads 'escala/run@1'"),
         (("run.json", "run.json"), "this escala reads 'escala/plan-file@1'"),
         (("run.json", "99"), "there is no plan 99"),

@@ -126,6 +126,10 @@ def test_the_trainer_of_hugging_face_has_a_clock_where_it_counts_tokens():
     assert found.step.median_s == pytest.approx((8.3607 - 5.792) / 2 / 5, rel=1e-12)
     assert found.samples_per_s is not None
     assert found.samples_per_s.value == 18.948
+    # 2,560 tokens from entry to entry
+    rates = (2560 / (8.3088 - 5.792), 2560 / (8.3607 - 8.3088))
+    assert found.tokens_per_s is not None
+    assert found.tokens_per_s.value == pytest.approx(sum(rates) / 2, rel=1e-9)
 
 
 def test_the_trainer_of_hugging_face_prints_a_mean_alone_elsewhere(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from escala.measurement.logs.gather import read_file
 from escala.measurement.logs.record import record
 from escala.measurement.logs.samples import MOST_SAMPLES, Gathered, Sample, What
 from escala.measurement.logs.source import LONGEST_LINE, Source
+from escala.measurement.runrecord import RunRecord
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted(path for path in DATA.rglob("*") if path.is_file() and path.suffix != ".md")
@@ -107,7 +109,8 @@ def test_numbers_beyond_the_bound_are_counted_not_kept():
 def read_or_refuse(path: Path) -> None:
     said = ""
     try:
-        record([str(path)])
+        found = record([str(path)])
+        assert msgspec.json.decode(msgspec.json.encode(found), type=RunRecord) == found
     except InvalidInput as error:
         said = str(error)
     assert "\n" not in said
@@ -125,6 +128,8 @@ ANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChec
 @example(content=b'{"time": 1' + b"0" * 400 + b', "gpu_energy": {"0": 1' + b"0" * 400 + b"}}\n")
 @example(content=b" iteration 1" + b"0" * 5000 + b"/ 9 | elapsed time per iteration (ms): 1.0 |\n")
 @example(content=b" iteration 1/ 9 | elapsed time per iteration (ms): 1" + b"0" * 5000 + b" |\n")
+@example(content=ITERATION.format(1, "1.0").replace(" 8 ", f" {10**30} ").encode())
+@example(content=ITERATION.format(1, "1e-320").encode())
 @example(content=b"epoch,step\n1,1" + b"0" * 5000 + b"\n")
 @example(
     content=b"using world size: 1"

@@ -7,7 +7,9 @@ import msgspec
 
 from escala.errors import InvalidInput, spoken
 from escala.formats.files import read_keys
+from escala.inputs import UTF8_BOM
 from escala.measurement.logs.record import record
+from escala.measurement.logs.source import Source
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
 from escala.report.keys import record_of
 from escala.report.wholefile import write_whole
@@ -29,6 +31,8 @@ def read_run(path: str) -> RunRecord:
     """A record that `escala record --out` wrote."""
     if not path.strip():
         raise InvalidInput("no run is named; give the run.json that `escala record --out` wrote")
+    if not Source(Path(path)).head().lstrip(UTF8_BOM + b" \t\r\n").startswith(b"{"):
+        raise InvalidInput(f"{path} is no record; write one with `escala record {path} --out run.json`")
     keys = read_keys(Path(path))
     if keys.get("schema") != RUN_SCHEMA:
         raise InvalidInput(

@@ -1,6 +1,7 @@
 """Files of one run read, merged and summed up as a RunRecord. Decides what counts, knows no format."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -37,18 +38,8 @@ def record(names: Sequence[str], warmup: int | None = None) -> RunRecord:
         _fact(files, what) for what in (What.GLOBAL_BATCH, What.SEQUENCE_TOKENS, What.DEVICES)
     )
     rates = _rates(files, run, step.median_s if step else None, batch, tokens, devices)
-    drawn, meters, peaks = power(files, run), metered(files), _peaks(files)
-    said = {
-        "the time of a step": step,
-        "a rate": any(rates.values()) or None,
-        "memory": peaks or None,
-        "power or energy": drawn or meters or None,
-        "the number of devices": devices,
-        "the global batch": batch,
-        "the sequence length": tokens,
-    }
     began, ended = _when(run)
-    return RunRecord(
+    found = RunRecord(
         schema=RUN_SCHEMA,
         escala=__version__,
         sources=tuple(_source(file) for file in files),
@@ -58,15 +49,34 @@ def record(names: Sequence[str], warmup: int | None = None) -> RunRecord:
         step=step,
         ranks=() if run is None else rank_times(run),
         **rates,
-        memory=peaks,
-        power=drawn,
-        metered=meters,
+        memory=_peaks(files),
+        power=power(files, run),
+        metered=metered(files),
         devices=devices,
         global_batch=batch,
         sequence_tokens=tokens,
-        unsaid=tuple(name for name, value in said.items() if value is None),
+        unsaid=(),
         notes=(*notes, *_notes(run), *unused_power(files)),
     )
+    return replace(found, unsaid=_unsaid(found))
+
+
+def _unsaid(given: RunRecord) -> tuple[str, ...]:
+    """What no file says."""
+    rates = (
+        *(given.tokens_per_s, given.tokens_per_s_per_device, given.samples_per_s),
+        *(given.samples_per_s_per_device, given.flop_per_s_per_device, given.mfu),
+    )
+    said = {
+        "the time of a step": given.step,
+        "a rate": any(rates),
+        "memory": given.memory,
+        "power or energy": given.power or given.metered,
+        "the number of devices": given.devices,
+        "the global batch": given.global_batch,
+        "the sequence length": given.sequence_tokens,
+    }
+    return tuple(name for name, value in said.items() if not value)
 
 
 def _refuse_different(files: Sequence[Gathered]) -> None:

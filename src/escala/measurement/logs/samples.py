@@ -17,6 +17,7 @@ from escala.model.columns import F64
 
 MOST_SAMPLES: Final = 2_000_000
 """Numbers that are kept of one file, 24 bytes each; what follows is counted and said."""
+LEAST: Final = 1e-12
 MOST: Final = 1e30
 NO_STEP: Final = -1
 
@@ -45,6 +46,8 @@ class What(StrEnum):
 
 
 MAY_BE_ZERO: Final = (What.POWER_W, What.CLOCK_S)
+COUNTS: Final = (What.DEVICES, What.GLOBAL_BATCH, What.SEQUENCE_TOKENS)
+MOST_COUNTED: Final = 1e15
 
 
 class Sample(NamedTuple):
@@ -124,9 +127,11 @@ class Gathered:
     def _fault(self, given: Sample) -> str:
         if not isfinite(given.value) or (given.at_s is not None and not isfinite(given.at_s)):
             return "numbers that are not finite"
-        if given.value < 0 or (given.value == 0 and given.what not in MAY_BE_ZERO):
+        if given.value < (0.0 if given.what in MAY_BE_ZERO else LEAST):
             return f"{given.what} that is not above zero"
-        if given.value > MOST or (given.step is not None and not 0 <= given.step < 2**62):
+        if given.value > (MOST_COUNTED if given.what in COUNTS else MOST) or (
+            given.step is not None and not 0 <= given.step < 2**62
+        ):
             return "numbers beyond any run"
         return f"numbers after the first {MOST_SAMPLES:,}" if self.kept >= MOST_SAMPLES else ""
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from escala.errors import InvalidInput
-from escala.measurement.logs.samples import Gathered, Series, What
+from escala.measurement.logs.samples import LEAST, Gathered, Series, What
 from escala.measurement.runrecord import RankTime, StepTimes
 from escala.model.columns import F64
 
@@ -110,7 +110,7 @@ def _differences(steps: F64, moments: F64, clock: F64) -> Track:
     """Seconds between records over the steps between them; a restart, where either goes back, is left out."""
     before, after = steps[:-1], steps[1:]
     passed, took = after - before, np.diff(moments)
-    forward = (passed > 0) & (took > 0)
+    forward = (passed > 0) & (took > LEAST)
     return Track(after[forward], took[forward] / passed[forward], clock[1:][forward])
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from escala.errors import InvalidInput
-from escala.inputs import read_bytes, reason
+from escala.inputs import UTF8_BOM, read_bytes, reason
 from escala.measurement.logs.meters import json_lines, real
 from escala.measurement.logs.names import scalar
 from escala.measurement.logs.samples import Sample, Samples, What
@@ -26,17 +26,30 @@ BOUNDS: Final = ("__MIN", "__MAX")
 def huggingface(source: Source) -> Samples:
     """trainer_state.json: the mean step over the whole run, and samples a second.
 
-    With include_num_input_tokens_seen each entry has the seconds since the start, which are a clock.
+    With include_num_input_tokens_seen each entry has the seconds and the tokens since the start: a clock, and
+    the tokens a second from entry to entry.
     """
+    begin_s = begin_tokens = 0.0
+    for entry, step, runtime_s in _entries(source):
+        yield from _scalars(entry, step, None)
+        if "train_samples_per_second" in entry:  # the end of the run
+            yield Sample(What.MEAN_STEP_S, runtime_s / step, step)
+            continue
+        yield Sample(What.CLOCK_S, runtime_s, step)
+        tokens = real(entry.get("num_input_tokens_seen"))
+        if tokens is not None and runtime_s > begin_s:
+            yield Sample(What.TOKENS_PER_S, (tokens - begin_tokens) / (runtime_s - begin_s), step)
+            begin_s, begin_tokens = runtime_s, tokens
+
+
+def _entries(source: Source) -> Iterator[tuple[dict[str, Any], int, float]]:
+    """Entries of the history that have a step and the seconds since the start."""
     history = _object(source).get("log_history")
     for entry in history if isinstance(history, list) else ():
         step = _whole(entry, "step")
         runtime_s = real(entry.get("train_runtime")) if step else None
         if step and runtime_s is not None:
-            is_end = "train_samples_per_second" in entry
-            what, seconds = (What.MEAN_STEP_S, runtime_s / step) if is_end else (What.CLOCK_S, runtime_s)
-            yield Sample(what, seconds, step)
-            yield from _scalars(entry, step, None)
+            yield entry, step, runtime_s
 
 
 def _whole(given: object, name: str) -> int | None:
@@ -48,7 +61,7 @@ def _whole(given: object, name: str) -> int | None:
 def _object(source: Source) -> Mapping[str, Any]:
     content = read_bytes(source.path, MOST_JSON_BYTES, "name a smaller file")
     try:
-        found = msgspec.json.decode(content)
+        found = msgspec.json.decode(content.removeprefix(UTF8_BOM))
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"{source} is cut short or no JSON ({reason(error)}); copy it again") from None
     if not isinstance(found, dict):
