@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from escala.calibration.leftout import Pair
 from escala.calibration.operation_scores import OperationErrors, OperationGroup, OperationScores
 from escala.calibration.rows import Fault
 from escala.calibration.samples import Errors, Group, WorstRow
@@ -39,7 +40,7 @@ RECORDS = [
 ]
 
 EMBEDDED = (
-    *(Fact, Fault, Errors, Group, WorstRow, Scores, Verdicts, SweepScores),
+    *(Fact, Fault, Errors, Group, Pair, WorstRow, Scores, Verdicts, SweepScores),
     *(OperationErrors, OperationGroup, OperationScores),
 )
 

@@ -119,6 +119,72 @@ def test_faulty_lines_are_named_and_the_rest_is_scored(run):
     assert "line 2, odd: n_layers is 'many', not a whole number of at least 0" in " ".join(result.out.split())
 
 
+OPEN = {
+    "n_devices": ("", "number of devices not printed: give n_devices"),
+    "accelerator": ("toaster-9", "device 'toaster-9' not in the catalog: "),
+    "seq_len": ("", "sequence length not printed: give seq_len"),
+}
+
+
+@pytest.mark.parametrize("column", OPEN)
+def test_skipped_rows_of_ones_own_table_are_named(run, column: str):
+    given, said = OPEN[column]
+    good = cells(SHIPPED["megatron_001"])
+    name = table("open.csv", [good, good | {"id": "bare", column: given}])
+
+    (skipped,) = document(run, name).skipped
+
+    assert (skipped.line, skipped.id) == (3, "bare")
+    assert skipped.reason.startswith(said)
+    assert f"line 3, bare: {said}".strip() in " ".join(run("validate", name).out.split())
+
+
+def test_a_row_without_shape_says_what_to_give(run):
+    bare = cells(SHIPPED["megatron_001"]) | dict.fromkeys(("id", "n_layers", "hidden"), "")
+    result = run("validate", table("bare.csv", [bare | {"model_name": "ours"}]), "--html", "bare.html")
+
+    said = (
+        "line 2: shape of the network not printed: give n_layers and hidden, or a model_name of the catalog"
+    )
+    assert said in " ".join(result.out.split())
+    assert said in Path("bare.html").read_text(encoding="utf-8")
+
+
+def test_the_text_names_ten_skipped_rows_and_the_document_all(run):
+    good = cells(SHIPPED["megatron_001"])
+    name = table("many.csv", [good] + [good | {"id": f"r{n}", "n_devices": ""} for n in range(12)])
+
+    text, found = run("validate", name).out, document(run, name)
+
+    assert [row.id for row in found.skipped] == [f"r{n}" for n in range(12)]
+    assert (text.count(" r9: "), text.count(" r10: "), text.count("and more, 12 in all")) == (1, 0, 1)
+
+
+def test_rows_that_the_fit_has_seen_say_so_and_what_they_are_worth_without_their_source(run):
+    text, found = run("validate", "--html", "page.html"), document(run)
+
+    assert found.fit is not None
+    assert found.scores.time is not None
+    assert found.fit.inside == found.scores.time
+    assert found.fit.left_out.mape > found.fit.inside.mape
+    page = Path("page.html").read_text(encoding="utf-8")
+    for number, label in (("mape", "Mean"), ("median_absolute_error", "Median")):
+        inside, out = (f"{getattr(each, number):.1%}" for each in (found.fit.inside, found.fit.left_out))
+        inside, out = inside.replace("%", " %"), out.replace("%", " %")
+        assert f"{label}: in the fit {inside}; its source left out {out}" in text.out.splitlines()[:5]
+        assert re.search(rf"in the fit</dt><dd>{inside}<.*its source left out</dt><dd>{out}<", page)
+    assert found.skipped == ()
+    assert "Skipped" not in text.out
+    assert sum(found.skips.values()) == found.rows - found.read
+
+
+def test_the_fit_has_not_seen_a_table_of_ones_own(run, five: str):
+    result = run("validate", five, "--html", "page.html")
+
+    assert document(run, five).fit is None
+    assert "in the fit" not in result.out + Path("page.html").read_text(encoding="utf-8")
+
+
 def test_a_table_of_low_trust_rows_only_is_scored_apart(run):
     name = table("low.csv", [cells(SHIPPED["megatron_001"]) | {"trust": "low"}])
 

@@ -154,9 +154,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a table holds: rows, the faulty ones, columns that are not known and columns that are missing."""
+    """What a table holds: rows, the faulty ones, columns that are not known and columns that are missing.
+
+    `lines` are those of the rows in the file; empty where the rows come from none.
+    """
 
     rows: tuple[Row, ...]
+    lines: tuple[int, ...] = ()
     faults: tuple[Fault, ...] = ()
     ignored_columns: tuple[str, ...] = ()
     missing_columns: tuple[str, ...] = ()

@@ -48,9 +48,11 @@ def parse_rows(text: str, name: str, common_notes: Mapping[str, str] | None = No
     records = _records(text, name)
     header = [cell.strip() for cell in next(records, (1, []))[1]]
     _check_header(header, name)
-    read = [_row(line, header, cells, common_notes or {}) for line, cells in records if any(cells)]
+    filled = [(line, cells) for line, cells in records if any(cells)]
+    read = [_row(line, header, cells, common_notes or {}) for line, cells in filled]
     return Rows(
         rows=tuple(each for each in read if isinstance(each, Row)),
+        lines=tuple(line for (line, _), each in zip(filled, read, strict=True) if isinstance(each, Row)),
         faults=tuple(each for each in read if isinstance(each, Fault)),
         ignored_columns=tuple(column for column in header if column not in COLUMNS.values()),
         missing_columns=tuple(column for column in COLUMNS.values() if column not in header),

@@ -1,21 +1,27 @@
 """A table of published measurements read, predicted and scored. No statistics here."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from escala.calibration.reading import Reading, Skip, read
-from escala.calibration.rows import Rows
+from escala.calibration.remedies import told
+from escala.calibration.rows import Fault, Rows
 from escala.calibration.scores import Scores, score
 from escala.calibration.scoring import Prediction, predict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """A table with the prediction of each row that can be read, the rows that cannot, and the scores."""
+    """A table with the prediction of each row that can be read, the rows that cannot, and the scores.
+
+    `named_skips` are the rows that cannot by line, with what to write; empty where the table is of no file.
+    """
 
     table: Rows
     predictions: tuple[Prediction, ...]
     skips: tuple[Skip, ...]
+    named_skips: tuple[Fault, ...]
     scores: Scores
 
     @property
@@ -33,5 +39,12 @@ def validate(table: Rows) -> Validation:
         table=table,
         predictions=predictions,
         skips=tuple(each for each in results if isinstance(each, Skip)),
+        named_skips=tuple(_named(table.lines, results)),
         scores=score(predictions),
     )
+
+
+def _named(lines: Sequence[int], results: Sequence[Reading | Skip]) -> Iterator[Fault]:
+    for line, each in zip(lines, results, strict=False):
+        if isinstance(each, Skip):
+            yield Fault(line=line, id=each.row.id, reason=told(each))

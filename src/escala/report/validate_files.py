@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from escala.calibration.leftout import Pair
 from escala.calibration.samples import Errors, Group
 from escala.report.calibration_plot import plot, style, svg
 from escala.report.numbers import count, in_percent
@@ -16,6 +17,7 @@ from escala.report.validate_text import (
     error_cells,
     fit_lines,
     how_read,
+    row_lines,
     sweep_cells,
     sweep_lines,
     worst_numbers,
@@ -45,7 +47,7 @@ def _parts(given: Validated) -> Iterator[str]:
         f"{count(given.rows)} rows ({given.table}), {count(given.read)} scored; escala {given.escala}"
     )
     if scores.time is not None:
-        yield figures(_figures(scores.time))
+        yield figures((*_sizes(scores.time, given.fit), *_figures(scores.time)))
         yield plot(given)
     sweeps = [] if scores.sweeps is None else sweep_lines(scores.sweeps)
     yield from map(paragraph, (*fit_lines(scores), *sweeps, TOLD))
@@ -71,12 +73,26 @@ def _parts(given: Validated) -> Iterator[str]:
     if given.skips:
         rows = [(reason, count(rows)) for reason, rows in given.skips.items()]
         yield section("Not scored", table(("reason", "rows"), rows))
+    for title, named in (("Skipped rows", given.skipped), ("Faulty rows", given.faults)):
+        if named:
+            yield section(title, "".join(map(paragraph, row_lines(named))))
+
+
+def _sizes(errors: Errors, fit: Pair | None) -> Iterator[tuple[str, str]]:
+    """Mean and median error; of rows that the fit has seen also without their source."""
+    if fit is None:
+        yield "MAPE", f"{in_percent(errors.mape)} %"
+        yield "median error", f"{in_percent(errors.median_absolute_error)} %"
+        return
+    both = ("in the fit", fit.inside), ("its source left out", fit.left_out)
+    for where, each in both:
+        yield f"MAPE, {where}", f"{in_percent(each.mape)} %"
+    for where, each in both:
+        yield f"median error, {where}", f"{in_percent(each.median_absolute_error)} %"
 
 
 def _figures(errors: Errors) -> Iterator[tuple[str, str]]:
     yield "trusted rows with a time", count(errors.rows)
-    yield "MAPE", f"{in_percent(errors.mape)} %"
-    yield "median error", f"{in_percent(errors.median_absolute_error)} %"
     yield "bias", f"{in_percent(errors.bias, '+')} %"
     yield "80 % interval holds", f"{in_percent(errors.coverage)} %"
     yield "worst", f"{in_percent(errors.worst.error, '+')} %"

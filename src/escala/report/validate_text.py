@@ -6,6 +6,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from escala.calibration.leftout import Pair
+from escala.calibration.rows import Fault
 from escala.calibration.samples import Errors, Group
 from escala.calibration.scores import Scores, Verdicts
 from escala.calibration.sweeps import SweepScores
@@ -65,6 +67,8 @@ def print_headline(console: Console, given: Validated) -> None:
         put(console, Text("no row can be scored; the reasons are below", style="red"))
     if scores.time is not None:
         put(console, Text(time_line(scores.time), style=STRONG))
+        for line in [] if given.fit is None else seen_lines(given.fit):
+            put(console, Text(line, style=STRONG))
         _said(console, "Time", _time(scores.time))
     if scores.memory is not None:
         _said(console, "Memory", [memory_line(scores.memory)])
@@ -87,6 +91,16 @@ def time_line(errors: Errors) -> str:
         f"Step time: MAPE {in_percent(errors.mape)} %, median {in_percent(errors.median_absolute_error)} %; "
         f"the 80 % interval holds {in_percent(errors.coverage)} %"
     )
+
+
+def seen_lines(fit: Pair) -> list[str]:
+    """What the errors are worth: the fit has seen these rows, and here they are without their source."""
+    mean = in_percent(fit.inside.mape), in_percent(fit.left_out.mape)
+    median = (in_percent(each.median_absolute_error) for each in (fit.inside, fit.left_out))
+    return [
+        "Mean: in the fit {} %; its source left out {} %".format(*mean),
+        "Median: in the fit {} %; its source left out {} %".format(*median),
+    ]
 
 
 def _time(errors: Errors) -> list[str]:
@@ -245,11 +259,21 @@ def print_skips(console: Console, given: Validated) -> None:
         add_row(table, reason, count(rows))
     if given.skips:
         put_table(console, table)
-    faults = [f"line {count(each.line)}, {each.id}: {each.reason}" for each in given.faults[:MOST_FAULTS]]
-    more = len(given.faults) > MOST_FAULTS
-    _said(console, "Faulty", [*faults, f"and more, {count(len(given.faults))} in all"] if more else faults)
+    _said(console, "Skipped", row_lines(given.skipped))
+    _said(console, "Faulty", row_lines(given.faults))
     _columns(console, "Unused", given.ignored_columns)
     _columns(console, "Absent", given.missing_columns)
+
+
+def row_lines(rows: Sequence[Fault]) -> list[str]:
+    """The first rows that cannot be read, with line, id and reason, and how many there are."""
+    lines = [f"{_where(each)}: {each.reason}" for each in rows[:MOST_FAULTS]]
+    return [*lines, f"and more, {count(len(rows))} in all"] if len(rows) > MOST_FAULTS else lines
+
+
+def _where(row: Fault) -> str:
+    line = f"line {count(row.line)}"
+    return line if row.id == f"line {row.line}" else f"{line}, {row.id}"
 
 
 def _columns(console: Console, label: str, names: Sequence[str]) -> None:

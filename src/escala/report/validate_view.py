@@ -7,9 +7,10 @@ from typing import Final
 
 from escala import __version__
 from escala.calibration import read_rows
+from escala.calibration.leftout import Pair, pair, residuals
 from escala.calibration.rows import Fault, Rows
 from escala.calibration.samples import Sample
-from escala.calibration.scores import DIMENSIONS, Scores, memory_sample, time_sample, worst_of
+from escala.calibration.scores import DIMENSIONS, OVERALL, Scores, memory_sample, time_sample, worst_of
 from escala.calibration.scoring import Prediction
 from escala.calibration.validation import Validation, validate
 from escala.errors import InvalidInput, unknown
@@ -59,7 +60,8 @@ class RowView:
 class Validated:
     """The document of `escala validate --json`: scores, worst rows, what is not scored, predictions.
 
-    `operations` are single operations, of the rows that escala ships alone.
+    `operations` are single operations and `fit` the errors of time in the fit and left out of it: both of the
+    rows that escala ships alone. `skipped` names the rows of one's own table that `skips` counts.
     """
 
     schema: str
@@ -70,11 +72,13 @@ class Validated:
     scores: Scores
     worst: tuple[RowView, ...]
     skips: dict[str, int]
+    skipped: tuple[Fault, ...]
     faults: tuple[Fault, ...]
     ignored_columns: tuple[str, ...]
     missing_columns: tuple[str, ...]
     predictions: tuple[RowView, ...]
     operations: OperationsView | None = None
+    fit: Pair | None = None
 
 
 def validated(name: str | None, worst: int) -> Validated:
@@ -97,11 +101,13 @@ def validation_view(
         scores=found.scores,
         worst=_views(worst_of(found.predictions, worst)),
         skips=found.reasons,
+        skipped=() if name == SHIPPED else found.named_skips,
         faults=table.faults,
         ignored_columns=table.ignored_columns,
         missing_columns=table.missing_columns,
         predictions=_views(found.predictions),
         operations=operations,
+        fit=pair(OVERALL, found.predictions, residuals()) if name == SHIPPED else None,
     )
 
 
