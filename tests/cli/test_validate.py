@@ -291,6 +291,20 @@ def test_a_wrong_option_is_one_clear_line(run, five: str, arguments: tuple[str, 
     assert said in result.err
 
 
+@pytest.mark.parametrize("wrong", ["nowhere/y", ".", "folder", "/dev/full"])
+@pytest.mark.parametrize(("first", "second"), [("--html", "--svg"), ("--svg", "--html")])
+def test_both_files_are_written_or_neither(run, five: str, wrong: str, first: str, second: str):
+    Path("folder").mkdir()
+    Path("old").write_text("old")
+    before = sorted(os.listdir())
+
+    result = run("validate", five, first, "old", second, wrong)
+
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert Path("old").read_text() == "old"
+    assert sorted(os.listdir()) == before
+
+
 def test_a_file_of_settings_may_group_but_not_write(run, five: str):
     Path("escala.toml").write_text('[validate]\nby = "year"\n')
     assert "Step time by year" in run("validate", five).out

@@ -8,7 +8,7 @@ from escala.calibration.operations import shipped
 from escala.calibration.rows import Rows
 from escala.calibration.validation import validate
 from escala.report.operations_view import SINGLE, OperationsView, operation_lines, operations_view
-from escala.report.validate_files import save_page
+from escala.report.validate_files import save
 from escala.report.validate_view import validation_view
 
 
@@ -45,6 +45,6 @@ def test_three_lines_say_how_far_single_operations_are_off(view: OperationsView)
 @pytest.mark.parametrize("is_shown", [True, False])
 def test_the_page_has_their_table_where_they_are_scored(view: OperationsView, is_shown: bool, tmp_path: Path):
     given = validation_view(validate(Rows(rows=())), "x.csv", 0, view if is_shown else None)
-    save_page(given, str(tmp_path / "page.html"))
+    save(given, str(tmp_path / "page.html"))
 
     assert (SINGLE in (tmp_path / "page.html").read_text()) is is_shown

@@ -33,7 +33,7 @@ def command(table: str | None, by: str, worst: int, html: str | None, svg: str |
     Without CSV these are the rows that escala ships. Your own table has one run in each line, and as many of
     the same columns as you know.
     """
-    from escala.report.validate_files import save_page, save_plot
+    from escala.report.validate_files import save
     from escala.report.validate_text import print_validated
     from escala.report.validate_view import dimension, validated
 
@@ -41,10 +41,8 @@ def command(table: str | None, by: str, worst: int, html: str | None, svg: str |
     _refuse_same(table, html, svg)
     with working("reading and predicting"):
         document = validated(table, worst)
-    for path, save in ((html, save_page), (svg, save_plot)):
-        if path is not None:
-            save(document, path)
-            note(f"wrote {path}")
+    for path in save(document, html, svg):
+        note(f"wrote {path}")
     if as_json:
         write_json(document)
     else:

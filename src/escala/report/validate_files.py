@@ -23,7 +23,7 @@ from escala.report.validate_text import (
     worst_numbers,
 )
 from escala.report.validate_view import RowView, Validated
-from escala.report.wholefile import write_whole
+from escala.report.wholefile import write_together
 
 TOLD: Final = (
     "Tables are in percent. Error: predicted / published − 1. MAPE and median are of its size, the bias is "
@@ -31,14 +31,17 @@ TOLD: Final = (
 )
 
 
-def save_plot(given: Validated, path: str) -> None:
-    """Write the plot of predicted against published step time."""
-    write_whole(Path(path), svg(given).encode())
+def save(given: Validated, page_at: str | None = None, plot_at: str | None = None) -> tuple[str, ...]:
+    """Write the page with the plot and the tables, and the plot alone, or neither; gives what was written."""
+    drawn = ((page_at, page_of), (plot_at, svg))
+    texts = {path: draw(given) for path, draw in drawn if path is not None}
+    write_together({Path(path): text.encode() for path, text in texts.items()})
+    return tuple(texts)
 
 
-def save_page(given: Validated, path: str) -> None:
-    """Write the page with the plot and the tables."""
-    write_whole(Path(path), page("escala: predicted against published", style(), _parts(given)).encode())
+def page_of(given: Validated) -> str:
+    """The page that stands alone."""
+    return page("escala: predicted against published", style(), _parts(given))
 
 
 def _parts(given: Validated) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from escala.errors import InvalidInput
@@ -13,11 +15,32 @@ def write_whole(path: Path, content: bytes) -> None:
 
     A link is followed. What is no regular file (a pipe, a device) is written as it stands, never replaced.
     """
+    write_together({path: content})
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write several files as write_whole does, none before all drafts stand; pipes and devices first."""
+    with ExitStack() as drafts:
+        steps: dict[Path, Callable[[], object]] = {}
+        for path, content in contents.items():
+            with _told(path):
+                steps[path] = _draft(_target(path), content, drafts)
+        for path in sorted(steps, key=_is_plain):
+            with _told(path):
+                steps[path]()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
     try:
-        _write(_target(path), content)
+        yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InvalidInput(f"{path} cannot be written ({reason}); name another place") from None
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() or not path.exists()
 
 
 def _target(path: Path) -> Path:
@@ -30,14 +53,18 @@ def _target(path: Path) -> Path:
     return target
 
 
-def _write(target: Path, content: bytes) -> None:
-    if target.exists() and not target.is_file():
-        target.write_bytes(content)
-        return
+def _draft(target: Path, content: bytes, drafts: ExitStack) -> Callable[[], object]:
+    """Write the draft of a file, which goes at the end, and give the step that makes it the file."""
+    if target.is_dir():
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not _is_plain(target):
+        return partial(target.write_bytes, content)
     draft = target.with_name(f".{target.name[:200]}.{os.getpid()}")
-    try:
-        draft.write_bytes(content)
-        draft.replace(target)
-    finally:
-        with suppress(OSError):
-            draft.unlink()
+    drafts.callback(_removed, draft)
+    draft.write_bytes(content)
+    return partial(draft.replace, target)
+
+
+def _removed(draft: Path) -> None:
+    with suppress(OSError):
+        draft.unlink()
