@@ -106,7 +106,7 @@ def _rows(rows: int) -> str:
 def verdict_line() -> str:
     """Memory and verdicts in one paragraph."""
     scores = found().scores
-    memory, out, ran = scores.memory, scores.ran_out, scores.ran
+    memory, out, ran = scores.memory, scores.ran_out, scores.all_ran
     assert memory is not None
     return (
         f"Peak memory: {memory.rows} rows, mean error {share(memory.mape)}, median"
@@ -114,8 +114,14 @@ def verdict_line() -> str:
         f" {whole_percent(memory.coverage)} in the 80 % interval, worst {percent(memory.worst.error)}"
         f" ({memory.worst.id}). Of {out.rows} runs that ended out of memory {out.does_not_fit} are called"
         f" *does not fit*, {out.risky} *risky* and {out.fits} *fits*; of {ran.rows:,} that ran,"
-        f" {ran.does_not_fit} ({share(ran.does_not_fit_share or 0.0)}) are called *does not fit*.\n"
+        f" {_refused(ran)} are called *does not fit*: {_refused(scores.ran)} of the {scores.ran.rows:,} whose"
+        f" source prints recompute and offload, {_refused(scores.ran_unprinted)} of the"
+        f" {scores.ran_unprinted.rows:,} whose source does not.\n"
     )
+
+
+def _refused(given: Verdicts) -> str:
+    return f"{given.does_not_fit} ({share(given.does_not_fit_share or 0.0)})"
 
 
 # Scores
@@ -241,14 +247,19 @@ def counter_table() -> str:
 def verdict_table() -> str:
     """What runs that ran and runs that did not are called."""
     scores = found().scores
-    rows = [("ended out of memory", scores.ran_out), ("ran", scores.ran)]
-    head = ("the run", "rows", "*fits*", "*risky*", "*does not fit*")
+    rows = [
+        ("ended out of memory", scores.ran_out),
+        ("ran, recompute and offload printed", scores.ran),
+        ("ran, recompute or offload not printed", scores.ran_unprinted),
+        ("ran, both together", scores.all_ran),
+    ]
+    head = ("the run", "rows", "*fits*", "*risky*", "*does not fit*", "share of these")
     return table(head, [(name, *_called(each)) for name, each in rows])
 
 
 def _called(given: Verdicts) -> tuple[str, ...]:
     counts = (given.rows, given.fits, given.risky, given.does_not_fit)
-    return tuple(map(count, counts))
+    return *map(count, counts), share(given.does_not_fit_share or 0.0)
 
 
 def sweep_table() -> str:

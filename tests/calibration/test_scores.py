@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escala.calibration.samples import Errors, Sample, errors_of, groups_of
-from escala.calibration.scores import DIMENSIONS, score, worst_of
+from escala.calibration.scores import DIMENSIONS, score, verdicts_of, worst_of
 from escala.model.memory import Verdict
 
 
@@ -143,6 +143,21 @@ def test_verdicts_of_runs_that_died_and_of_runs_that_ran(predicted):
 
     assert (found.ran_out.does_not_fit, found.ran_out.risky, found.ran_out.fits) == (1, 1, 2)
     assert found.ran.does_not_fit_share == pytest.approx(1 / 5, rel=1e-12)
+
+
+@given(st.lists(st.tuples(st.sampled_from(Verdict), st.booleans())))
+def test_every_run_that_ran_is_in_the_verdicts_of_all(predicted, called: list[tuple[Verdict, bool]]):
+    imputed = {True: ("recompute",), False: ()}
+    rows = [
+        predicted(1.0, 1.0, verdict=verdict, imputed=imputed[is_open], published_bytes=1.0)
+        for verdict, is_open in called
+    ]
+
+    found = score(rows)
+
+    assert found.all_ran == verdicts_of(rows)
+    assert found.all_ran.rows == found.ran.rows + found.ran_unprinted.rows == len(rows)
+    assert found.ran_unprinted.rows == sum(is_open for _, is_open in called)
 
 
 def test_nothing_is_scored_without_predictions():

@@ -51,6 +51,19 @@ def test_page_is_what_the_script_would_write(path: Path):
     assert script().renewed(path) == path.read_text(), "out of date; run scripts/docs"
 
 
+def test_verdicts_are_of_every_run_that_ran():
+    script()
+    accuracy = importlib.import_module("docs_accuracy")
+    scores = accuracy.found().scores
+    line, rows = accuracy.verdict_line().replace("\u00a0", " "), accuracy.verdict_table()
+
+    for ran in (scores.ran, scores.ran_unprinted, scores.all_ran):
+        share = f"{ran.does_not_fit_share:.1%}".replace("%", " %")
+        assert f"{ran.rows:,}" in line
+        assert f"{ran.does_not_fit} ({share})" in line
+        assert f"| {ran.rows:,} | {ran.fits:,} | {ran.risky:,} | {ran.does_not_fit:,} |" in rows
+
+
 @pytest.mark.parametrize("path", [p for p in PAGES if p not in script().pages()], ids=name)
 def test_python_blocks_of_other_pages_run(path: Path):
     with contextlib.redirect_stdout(io.StringIO()):

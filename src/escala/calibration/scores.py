@@ -60,6 +60,11 @@ class Scores:
     low_trust_time_by_source: tuple[Group, ...]
     low_trust_memory: Errors | None
 
+    @property
+    def all_ran(self) -> Verdicts:
+        """Verdicts of every run that ran, whatever its source prints."""
+        return together(self.ran, self.ran_unprinted)
+
 
 def score(predictions: Sequence[Prediction]) -> Scores:
     """All statistics of predictions, in any order."""
@@ -142,6 +147,18 @@ def verdicts_of(predictions: Iterable[Prediction]) -> Verdicts:
         risky=count[Verdict.RISKY],
         does_not_fit=count[Verdict.DOES_NOT_FIT],
         does_not_fit_share=count[Verdict.DOES_NOT_FIT] / len(called) if called else None,
+    )
+
+
+def together(one: Verdicts, other: Verdicts) -> Verdicts:
+    """The verdicts of two sets of rows as one set."""
+    rows, impossible = one.rows + other.rows, one.does_not_fit + other.does_not_fit
+    return Verdicts(
+        rows=rows,
+        fits=one.fits + other.fits,
+        risky=one.risky + other.risky,
+        does_not_fit=impossible,
+        does_not_fit_share=impossible / rows if rows else None,
     )
 
 

@@ -134,8 +134,10 @@ def fit_lines(given: Scores) -> list[str]:
     lines = (
         [f"{count(dead.rows)} run{plural(dead.rows)} out of memory, called: {called}"] if dead.rows else []
     )
-    ran = _ran_line(given.ran, "that ran")
-    return [*lines, *ran, *_ran_line(given.ran_unprinted, "without printed recompute")]
+    known = _ran_line(given.ran, "that ran, recompute printed")
+    unknown = _ran_line(given.ran_unprinted, "that ran, recompute not printed")
+    every = _ran_line(given.all_ran, "that ran, both together") if known and unknown else []
+    return [*lines, *known, *unknown, *every]
 
 
 def _ran_line(ran: Verdicts, which: str) -> list[str]:
