@@ -91,22 +91,6 @@ def test_wire_between_nodes_adds_the_ports_of_the_ranks_inside(cluster_of):
     assert found.gather_bytes_per_s[0] == pytest.approx(80e9, rel=1e-12)
 
 
-def test_an_all_reduce_between_nodes_sends_what_the_nodes_exchange(cluster_of, link):
-    # 4 nodes exchange 2 * 3/4 of the payload over 8 * 1 GB/s: what a formula by 32 ranks gets at this speed
-    cluster = cluster_of(32, link("node", 8, 100e9), link("network", 32, 1e9))
-    found = wire(Mesh.of(cluster, one(dp=32)), ("dp",), np.array([32]))
-    payload = 1e9
-
-    by_ranks = 2 * 31 / 32 * payload / found.reduce_bytes_per_s[0]
-    assert by_ranks == pytest.approx(2 * 3 / 4 * payload / 8e9, rel=1e-12)
-
-
-def test_an_all_reduce_of_one_rank_a_node_is_counted_by_ranks_either_way(cluster_of):
-    found = wire(Mesh.of(cluster_of(32), one(tp=8, dp=4)), ("dp",), np.array([4]))
-
-    assert found.reduce_bytes_per_s[0] == pytest.approx(10e9, rel=1e-12)
-
-
 def test_wire_of_a_group_with_one_rank_a_node_has_one_port(cluster_of):
     found = wire(Mesh.of(cluster_of(32), one(tp=8, dp=4)), ("dp",), np.array([4]))
 

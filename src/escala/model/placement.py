@@ -112,7 +112,6 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
         gather = np.where(crossed, np.minimum(gather, port * link.gather_efficiency), gather)
         ringed = link.reduces_in_network & (here < IN_NETWORK_RANKS * below)
         share = np.where(ringed, link.gather_efficiency, link.reduce_efficiency)
-        share = share * (_between(ranks, here / below) if level else 1.0)
         reduce = np.where(crossed, np.minimum(reduce, port * share), reduce)
         latency = latency + np.where(crossed, link.latency_s * doublings(here / below), 0.0)
         outermost = np.where(crossed, level, outermost)
@@ -131,16 +130,6 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
         latency_s=latency,
         level=outermost,
     )
-
-
-def _between(ranks: I64, joined: F64) -> F64:
-    """Traffic that an all-reduce counts by ranks over what it sends between domains: (n-1)/n / ((J-1)/J).
-
-    `joined` domains J exchange 2 (J - 1) / J of the payload; achieved shares of outer links are counted so.
-    Source: hierarchical all-reduce; measured shares of the links' entries.
-    """
-    domains, several = np.maximum(joined, 2.0), np.maximum(ranks, 2)
-    return np.asarray((several - 1) / several * domains / (domains - 1), np.float64)
 
 
 def neighbour_level(mesh: Mesh) -> I64:
