@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from escala.calibration import Convention, Counter, Quantity, Reading, Row, Skip, read, read_rows
+from escala.calibration.remedies import WRITE, told
 from escala.model.engine import AttentionKernel, ConvolutionLayout
 from escala.model.interval import Regime
 from escala.model.network import Convolution
@@ -530,6 +531,48 @@ SKIPPED: dict[str, Row] = {
 def test_a_row_is_skipped_with_its_reason(reason: str):
     assert isinstance(read(GPT), Reading)
     assert read(SKIPPED[reason]) == Skip(row=SKIPPED[reason], reason=reason)
+
+
+def test_what_to_write_is_said_of_reasons_that_there_are():
+    assert set(WRITE) - set(SKIPPED) == set()
+    for reason, row in SKIPPED.items():
+        assert told(Skip(row=row, reason=reason)).startswith(reason.partition(" not in ")[0])
+
+
+BARE = replace(GPT, dp=None)
+SAID = {"tp": 1, "pp": 1, "dp": 8, "sharding": "DDP"}
+
+
+@pytest.mark.parametrize("field", SAID)
+def test_one_column_of_the_layout_makes_the_other_blanks_1(field: str):
+    found = read(replace(BARE, **{field: SAID[field]}))
+
+    assert isinstance(found, Reading)
+    assert (found.plan.dp, found.plan.tp, found.plan.pp, found.plan.cp, found.plan.ep) == (8, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("blank", [{"devices": 1}, {"framework": "maxtext"}, {"model": "BERT-Large"}])
+def test_a_layout_of_blanks_is_read_where_the_habit_is_known(blank: dict[str, object]):
+    assert isinstance(read(BARE), Skip)
+    assert isinstance(read(replace(BARE, **blank)), Reading)
+
+
+@pytest.mark.parametrize(
+    ("framework", "chunks", "sp"), [("NeMo", 4, True), ("torchtitan", 1, True), ("litgpt", 1, False)]
+)
+def test_blank_stages_and_sequence_sharding_follow_the_software(framework: str, chunks: int, sp: bool):
+    row = replace(BARE, framework=framework, tp=2, pp=4, global_batch=16)
+    plan = reading_of(row).plan
+
+    assert (plan.virtual_stages, plan.sp) == (chunks, sp)
+    said = reading_of(replace(row, vp=2, sp=not sp)).plan
+    assert (said.virtual_stages, said.sp) == (2, not sp)
+
+
+def reading_of(row: Row) -> Reading:
+    found = read(row)
+    assert isinstance(found, Reading)
+    return found
 
 
 def test_every_reason_is_tested():

@@ -6,7 +6,7 @@ from typing import Final
 from escala.calibration.reading import Skip
 from escala.errors import one_line
 
-_WRITE: Final[Mapping[str, str]] = {
+WRITE: Final[Mapping[str, str]] = {
     "shape of the network not printed": "give n_layers and hidden, or a model_name of the catalog",
     "convolutional network without a shape": "give a model_name of the catalog, such as resnet-50",
     "network of another kind (diffusion, encoder-decoder, hybrid)": "arch is dense_transformer, moe or cnn",
@@ -20,6 +20,9 @@ _WRITE: Final[Mapping[str, str]] = {
     "number of devices not printed": "give n_devices",
     "device not printed": "give accelerator, a name of escala catalog accelerators",
     "no quantity to compare with": "give a speed, such as step_time_s, or peak_mem_gb_per_device",
+    "machine not in the catalog": "correct devices_per_node and inter_node_link",
+    "number format is not modelled": "precision is bf16, fp16, tf32, fp32 or fp8",
+    "mixed device types": "give a row for each accelerator, or none",
     "training method is not modelled": "finetune is pretrain, full, lora or qlora",
     "parameters that the source counts not printed": "give params_total_b",
 }
@@ -31,5 +34,5 @@ def told(skip: Skip) -> str:
     if skip.reason == _DEVICE:
         given = one_line(skip.row.accelerator, 40)
         return f"device '{given}' not in the catalog: escala catalog accelerators has the names"
-    hint = _WRITE.get(skip.reason)
+    hint = WRITE.get(skip.reason)
     return f"{skip.reason}: {hint}" if hint else skip.reason
