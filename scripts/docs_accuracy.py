@@ -89,8 +89,8 @@ def _extremes(sources: Sequence[Pair]) -> str:
     outside = max(some, key=lambda each: each.left_out.mape)
     one = [share(value) for value in source_mean(sources, lambda e: e.mape)]
     return (
-        f"Worst source of {CALIBRATED_ROWS} rows or more in the fit: {_named(inside.name, inside.inside)}; left"
-        f" out: {_named(outside.name, outside.left_out)}. With each of the {len(sources)} source groups as"
+        f"Worst source of {CALIBRATED_ROWS} rows or more in the fit: "
+        f"{_named(inside.name, inside.inside)}; left out: {_named(outside.name, outside.left_out)}. With each of the {len(sources)} source groups as"
         f" one vote the mean error is {one[0]} in the fit and {one[1]} left out.\n"
     )
 

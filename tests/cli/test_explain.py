@@ -147,4 +147,5 @@ def test_a_tie_with_the_first_is_said(run, planned: Path, story: Explained):
 def test_an_engine_without_published_runs_is_named(run):
     run("plan", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm", "--engine", "deepspeed")
 
-    assert "engine deepspeed: fewer than 5 published runs; class prior" in " ".join(run("explain").out.split())
+    said = " ".join(run("explain").out.split())
+    assert "engine deepspeed: fewer than 5 published runs; class prior" in said
