@@ -10,6 +10,7 @@ from escala.calibration.rows import COLUMNS, Row
 from escala.errors import one_line
 
 MOST_VALUE: Final = 1e15  # no count or rate in a table of runs is larger
+LEAST_VALUE: Final = 1e-15  # nor smaller, but for 0
 _SWITCHES: Final = {"true": True, "false": False, "1": True, "0": False}
 _WANTED: Final = {int: "a whole number of at least 0", float: "a number of at least 0", bool: "true or false"}
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -55,13 +56,18 @@ def _number(field: str, text: str, kind: type) -> int | float | None:
         _refuse_comma(field, text)
         return None
     number = float(text)
-    if number > MOST_VALUE:
-        raise _bad(field, text, f"too large: at most {MOST_VALUE:.0e}".replace("e+", "e"))
-    if number < 0:
+    _refuse_size(field, text, number)
+    if number < 0 or (kind is int and number != int(number)):
         return None
-    if kind is float:
-        return number
-    return int(number) if number == int(number) else None
+    return number if kind is float else int(number)
+
+
+def _refuse_size(field: str, text: str, number: float) -> None:
+    """Numbers of no run are refused, also those that a float rounds to infinity or to 0."""
+    if number > MOST_VALUE:
+        raise _bad(field, text, "too large: at most 1e15")
+    if abs(number) < LEAST_VALUE and re.search("[1-9]", text.lower().partition("e")[0]):
+        raise _bad(field, text, "too small: at least 1e-15")
 
 
 def _refuse_comma(field: str, text: str) -> None:
