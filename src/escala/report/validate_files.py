@@ -10,6 +10,7 @@ from escala.report.calibration_plot import plot, style, svg
 from escala.report.numbers import count, in_percent
 from escala.report.operations_view import OPERATION_ERRORS, SINGLE, operation_rows
 from escala.report.page import figures, page, paragraph, section, table
+from escala.report.validate_skips import row_lines
 from escala.report.validate_text import (
     ERRORS,
     SWEEPS,
@@ -17,7 +18,6 @@ from escala.report.validate_text import (
     error_cells,
     fit_lines,
     how_read,
-    row_lines,
     sweep_cells,
     sweep_lines,
     worst_numbers,

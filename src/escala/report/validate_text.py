@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.text import Text
 
 from escala.calibration.leftout import Pair
-from escala.calibration.rows import Fault
 from escala.calibration.samples import Errors, Group
 from escala.calibration.scores import Scores, Verdicts
 from escala.calibration.sweeps import SweepScores
@@ -16,24 +15,21 @@ from escala.report.layout import (
     GLUE,
     QUIET,
     STRONG,
-    Chunk,
     add_row,
     apart,
     flow,
     glued,
-    hanging,
     put,
     put_table,
-    room,
     table_of,
     width_of,
 )
 from escala.report.numbers import count, in_percent, plural, seconds
 from escala.report.operations_view import operation_lines
+from escala.report.validate_skips import print_skips, said
 from escala.report.validate_view import SHIPPED, RowView, Validated
 from escala.units import digits
 
-MOST_FAULTS: Final = 10
 LONGEST: Final = 200  # letters of a name from a table
 TABLE: Final = 64  # columns that names and six numbers need
 NONE: Final = "–"
@@ -69,20 +65,15 @@ def print_headline(console: Console, given: Validated) -> None:
         put(console, Text(time_line(scores.time), style=STRONG))
         for line in [] if given.fit is None else seen_lines(given.fit):
             put(console, Text(line, style=STRONG))
-        _said(console, "Time", _time(scores.time))
+        said(console, "Time", _time(scores.time))
     if scores.memory is not None:
-        _said(console, "Memory", [memory_line(scores.memory)])
-    _said(console, "Fit", fit_lines(scores))
+        said(console, "Memory", [memory_line(scores.memory)])
+    said(console, "Fit", fit_lines(scores))
     if scores.sweeps is not None:
-        _said(console, "Sweeps", sweep_lines(scores.sweeps))
+        said(console, "Sweeps", sweep_lines(scores.sweeps))
     if given.operations is not None:
-        _said(console, "Single", operation_lines(given.operations.scores))
+        said(console, "Single", operation_lines(given.operations.scores))
     put(console)
-
-
-def _said(console: Console, label: str, lines: Sequence[str]) -> None:
-    """A label with lines that each fold on their own."""
-    hanging(console, label, [part for line in lines for part in flow(line.split(" · "), room(console))])
 
 
 def time_line(errors: Errors) -> str:
@@ -252,32 +243,3 @@ def how_read(given: RowView) -> list[str]:
     parts = [one_line(given.model, LONGEST), f"{count(given.devices)} × {given.accelerator}", given.framework]
     parts += given.layout.split(" · ")
     return [*parts, f"not printed: {', '.join(given.imputed)}"] if given.imputed else parts
-
-
-def print_skips(console: Console, given: Validated) -> None:
-    """Rows that are not scored by reason, faulty lines, and columns that are not used or missing."""
-    table = table_of(console, (("not scored", "text"), ("rows", "right")))
-    for reason, rows in given.skips.items():
-        add_row(table, reason, count(rows))
-    if given.skips:
-        put_table(console, table)
-    _said(console, "Skipped", row_lines(given.skipped))
-    _said(console, "Faulty", row_lines(given.faults))
-    _columns(console, "Unused", given.ignored_columns)
-    _columns(console, "Absent", given.missing_columns)
-
-
-def row_lines(rows: Sequence[Fault]) -> list[str]:
-    """The first rows that cannot be read, with line, id and reason, and how many there are."""
-    lines = [f"{_where(each)}: {each.reason}" for each in rows[:MOST_FAULTS]]
-    return [*lines, f"and more, {count(len(rows))} in all"] if len(rows) > MOST_FAULTS else lines
-
-
-def _where(row: Fault) -> str:
-    line = f"line {count(row.line)}"
-    return line if row.id == f"line {row.line}" else f"{line}, {row.id}"
-
-
-def _columns(console: Console, label: str, names: Sequence[str]) -> None:
-    chunks: list[Chunk] = [Text(one_line(name), style=QUIET) for name in names]
-    hanging(console, label, flow(chunks, room(console), ", "))
