@@ -90,8 +90,9 @@ def _extremes(sources: Sequence[Pair]) -> str:
     one = [share(value) for value in source_mean(sources, lambda e: e.mape)]
     return (
         f"Worst source of {CALIBRATED_ROWS} rows or more in the fit: "
-        f"{_named(inside.name, inside.inside)}; left out: {_named(outside.name, outside.left_out)}. With each of the {len(sources)} source groups as"
-        f" one vote the mean error is {one[0]} in the fit and {one[1]} left out.\n"
+        f"{_named(inside.name, inside.inside)}; left out: {_named(outside.name, outside.left_out)}. "
+        f"With each of the {len(sources)} source groups as one vote the mean error is {one[0]} in the fit "
+        f"and {one[1]} left out.\n"
     )
 
 
