@@ -1,6 +1,7 @@
 """Probes of the links: collectives and sends over sizes, and how much computation hides. Fits nothing."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -107,44 +108,39 @@ def _there_and_back(group: Group, there: Any, back: Any) -> None:
 
 
 def _overlap(device: Device, ranks: Ranks, group: Group) -> Probe:
+    payload_bytes = OVERLAP_BYTES[device.kind]
     subjects = tuple(
         Subject(
             part="overlap",
             name=f"{group.level} overlap, {what}",
             level=group.level,
             ranks=len(group.members),
-            payload_bytes=None if what == OVERLAP[0] else float(OVERLAP_BYTES[device.kind]),
+            payload_bytes=None if what == OVERLAP[0] else float(payload_bytes),
         )
         for what in OVERLAP
     )
+    return Probe(subjects=subjects, make=lambda probe: _three(device, ranks, group), is_joint=True)
 
-    def make(probe: Probe) -> Sample:
-        side = OVERLAP_SIDE[device.kind]
-        matrix = torch.randn(side, side, device=device.place)
-        message = torch.zeros(OVERLAP_BYTES[device.kind] // FLOAT_BYTES, device=device.place)
 
-        def compute(times: int) -> None:
-            for _ in range(times):
-                torch.mm(matrix, matrix)
+def _three(device: Device, ranks: Ranks, group: Group) -> Sample:
+    """Seconds of products, of an all-reduce that takes about as long, and of both at once."""
+    side = OVERLAP_SIDE[device.kind]
+    matrix = torch.randn(side, side, device=device.place)
+    message = torch.zeros(OVERLAP_BYTES[device.kind] // FLOAT_BYTES, device=device.place)
 
-        def start() -> Any:
-            return dist.all_reduce(message, group=group.handle, async_op=True)
+    def compute(times: int) -> None:
+        for _ in range(times):
+            torch.mm(matrix, matrix)
 
-        start().wait()
-        compute(1)
-        sent_s = ranks.most(clocked(lambda: start().wait(), device.wait))
-        one_s = ranks.most(clocked(lambda: compute(1), device.wait))
-        times = max(1, round(sent_s / one_s))
+    def both(times: int) -> None:
+        sending = dist.all_reduce(message, group=group.handle, async_op=True)
+        compute(times)
+        sending.wait()
 
-        def both() -> None:
-            sending = start()
-            compute(times)
-            sending.wait()
-
-        def sample() -> tuple[float, ...]:
-            alone = clocked(lambda: compute(times), device.wait), clocked(lambda: start().wait(), device.wait)
-            return *alone, clocked(both, device.wait)
-
-        return sample
-
-    return Probe(subjects=subjects, make=make, is_joint=True)
+    both(1)
+    sent_s, one_s = (
+        ranks.most(clocked(partial(work, n), device.wait)) for work, n in ((both, 0), (compute, 1))
+    )
+    times = max(1, round(sent_s / one_s))
+    works = (partial(compute, times), partial(both, 0), partial(both, times))
+    return lambda: tuple(clocked(work, device.wait) for work in works)

@@ -17,7 +17,7 @@ TORCH: Final = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-# rows, inner, outer of y = x wᵀ; the largest comes last and is also run as backward does. Those of a processor
+# rows, inner, outer of y = x wᵀ; the largest comes last and is also run as backward does. On a processor they
 # take few milliseconds, so that some of them find a quiet moment on a machine that others use.
 SHAPES: Final = {
     "cpu": ((128, 128, 128), (256, 256, 256), (512, 512, 512), (256, 1024, 1024)),
@@ -46,11 +46,10 @@ def _product(device: Device, dtype: str, shape: tuple[int, int, int], layout: st
     rows, inner, outer = shape
     name = f"{dtype} {rows} x {inner} x {outer}, {layout}"
     subject = Subject(part="gemm", name=name, dtype=dtype, shape=shape, flop=2.0 * rows * inner * outer)
-
-    def make(probe: Probe) -> Sample:
-        return timing(_work(device, dtype, shape, layout), device.wait)(probe)
-
-    return Probe(subjects=(subject,), make=make)
+    return Probe(
+        subjects=(subject,),
+        make=lambda probe: timing(_work(device, dtype, shape, layout), device.wait)(probe),
+    )
 
 
 def _work(device: Device, dtype: str, shape: tuple[int, int, int], layout: str) -> Product:
@@ -62,6 +61,9 @@ def _work(device: Device, dtype: str, shape: tuple[int, int, int], layout: str) 
     )
     pairs = {"forward": (x, w.T), LAYOUTS[1]: (dy, w), LAYOUTS[2]: (dy.T, x)}
     left, right = pairs[layout]
+
+    if device.kind == "cpu":
+        return lambda: left @ right
 
     def work() -> Any:
         torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"

@@ -61,9 +61,9 @@ def _probes(device: Device, ranks: Ranks, folder: Path) -> Sequence[Probe]:
         yield from attention_probes(device)
         yield from stream_probes(device)
         yield from transfer_probes(device)
-        yield from step_probes(device)
         yield from storage_probes(folder, works=ranks.local_rank == 0)
         yield from overlap_probes(device, ranks)
         yield from network_probes(device, ranks)
+        yield from step_probes(device)  # its first optimizer loads more of torch, for seconds
 
     return list(every())
