@@ -11,11 +11,12 @@ from typing import Final
 from escala.calibration.reading import Reading
 from escala.calibration.software import Counter
 from escala.calibration.widths import widened
-from escala.model.estimate import deal, memory_of, time_of
+from escala.model.estimate import deal, memory_of, timed_layers
 from escala.model.interval import interval_ratio, regime
 from escala.model.memory import Verdict
 from escala.model.plan import Plans
 from escala.model.problem import Problem
+from escala.model.steptime import step_time
 
 COUNTED: Final = {
     Counter.ALLOCATED: "allocated_bytes",
@@ -66,8 +67,9 @@ def _question(reading: Reading) -> Problem:
 
 def _predicted(readings: Sequence[Reading]) -> list[Prediction]:
     problem, plans = readings[0].problem, Plans.of([reading.plan for reading in readings])
-    seconds, ratios = time_of(problem, plans).step_s, interval_ratio(problem, regime(problem, plans))
-    space = memory_of(problem, plans, deal(problem, plans))
+    dealt, ratios = deal(problem, plans), interval_ratio(problem, regime(problem, plans))
+    seconds = step_time(problem, plans, dealt.pairs, dealt.parts, timed_layers(problem, plans)).step_s
+    space = memory_of(problem, plans, dealt)
     shares = space.needed_bytes / problem.accelerator.memory_bytes
     return [
         Prediction(
