@@ -1,6 +1,7 @@
 """Fits the free numbers to the published rows: catalog/data/fitted.toml and calibration/data/residuals.csv.
 
-The same data and code give the same files. `--check` only says whether the files belong to the data.
+The same data and code give the same files, but for the date. `--check` only says whether the files belong to
+the data.
 """
 
 import hashlib

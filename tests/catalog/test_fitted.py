@@ -147,7 +147,15 @@ def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *tables: dict[str, Any
         for line in ("[[parameter]]", *(f"{key} = {_toml(value)}" for key, value in each.items()))
     ]
     file = tmp_path / "fitted.toml"
-    file.write_text("\n".join(lines))
+    run = {
+        "title": "a fit",
+        "date": "2026-11-30",
+        "engines": [],
+        "accelerators": [],
+        "pairs": ["a on hopper"],
+    }
+    head = ["[run]", *(f"{key} = {_toml(value)}" for key, value in run.items())]
+    file.write_text("\n".join([*head, *lines]))
     monkeypatch.setattr(module, "data_file", lambda name: tmp_path / name)
     return fitted.__wrapped__()
 
@@ -162,6 +170,14 @@ def test_a_factor_is_read_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert factor == Factor(**{**GOOD, "names": ("a",)})
 
 
+def test_an_engine_is_calibrated_on_the_architectures_of_its_pairs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    found = read(monkeypatch, tmp_path, GOOD)
+
+    assert (found.architectures("a"), found.architectures("b")) == (("hopper",), ())
+
+
 def test_a_factor_without_names_touches_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     own, everywhere = read(monkeypatch, tmp_path, GOOD, GOOD | {"names": []}).factors
 
@@ -171,10 +187,11 @@ def test_a_factor_without_names_touches_all(monkeypatch: pytest.MonkeyPatch, tmp
     assert not own.touches("accelerator", ("a",), "gemm_level")
 
 
-def test_without_the_file_every_record_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_nothing_is_predicted_without_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(module, "data_file", lambda name: tmp_path / name)
 
-    assert fitted.__wrapped__().factors == ()
+    with pytest.raises(CatalogError, match=r"fitted\.toml is missing"):
+        fitted.__wrapped__()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from escala.model.network import (
     Stack,
     StackRole,
 )
+from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Dispatcher, Plan, Plans, Precision
+from escala.model.workload import Lora, Method
 
 ENDLESS = 1e30
 ATTENTION = Attention(heads=16, kv_heads=4, head_dim=128, value_head_dim=128)
@@ -203,3 +205,16 @@ def test_equal_rows_are_computed_once_and_spread(ideal):
 
     assert one.forward_s[0] == one.forward_s[2] != one.forward_s[1]
     assert np.isfinite(one.forward_s).all()
+
+
+def test_four_bit_weights_are_made_whole_once_each_way(ideal):
+    # 10 bytes a parameter forward and backward at 1 TB/s; experts of one rank of 4
+    plan = Plan(dp=4, ep=4)
+    problem = assuming(
+        with_time(ideal(MIXTURE, devices=4), elementwise_passes=0.0), dequantize_pass_bytes=10.0
+    )
+    frozen = replace(problem.workload, method=Method.QLORA, lora=Lora())
+    weights = block_parameters(MIXTURE.main.blocks[0], MIXTURE.main.hidden)
+
+    seconds = layer(replace(problem, workload=frozen), plan).elementwise_s[0]
+    assert seconds == pytest.approx(20 * (weights.column_row + weights.expert / 4) / 1e12, rel=1e-9)

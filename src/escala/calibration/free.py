@@ -5,12 +5,12 @@ the value of the record. Knows the pieces of a problem, nothing of rows or error
 """
 
 import math
-import tomllib
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
 from escala.catalog.fitted import fitted
+from escala.catalog.loader import read_toml
 from escala.model.problem import Problem
 
 
@@ -70,8 +70,8 @@ class Free:
 
 def free_parameters() -> tuple[Free, ...]:
     """Every number that the fit may move, in the order of the file."""
-    text = (files("escala.calibration") / "data" / "free.toml").read_text(encoding="utf-8")
-    return tuple(_parameter(table) for table in tomllib.loads(text)["parameter"])
+    tables = read_toml(files("escala.calibration") / "data" / "free.toml")
+    return tuple(_parameter(table) for table in tables["parameter"])
 
 
 def _parameter(table: dict[str, Any]) -> Free:

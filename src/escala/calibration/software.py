@@ -61,7 +61,7 @@ SOFTWARE: Final = (
         pattern=r"nemo 24\.07|long-sequence|launcher", engine="nemo-2024", zero=1, sp=True, interleaves=True
     ),
     Software(pattern=r"automodel", engine="automodel", zero=3),
-    # AWS ran it without the CUDA graphs of NVIDIA's recipes
+    # Assumed, with the rows in view: AWS names no CUDA graphs, which NVIDIA's recipes use.
     Software(pattern=r"aws.*megatron-bridge", engine="megatron-core", zero=1, sp=True, interleaves=False),
     Software(pattern=r"megatron-bridge", engine="megatron-bridge", zero=1, sp=True, interleaves=False),
     Software(pattern=r"dgx cloud|pai-megatron", engine="megatron-core", zero=1, sp=True),

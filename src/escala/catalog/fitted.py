@@ -15,6 +15,7 @@ from escala.catalog.loader import CatalogError, Source, data_file, read_toml
 KINDS: Final = ("accelerator", "engine", "assumption")
 # Trusted rows from which an engine, a device or an engine on an architecture counts as calibrated.
 CALIBRATED_ROWS: Final = 5
+_RUN_KEYS: Final = {"title", "date", "engines", "accelerators", "pairs"}
 _KEYS: Final = {"name", "of", "names", "field", "factor", "sd", "share"}
 
 
@@ -58,22 +59,24 @@ class Fitted:
 
 @cache
 def fitted() -> Fitted:
-    """The factors of the last fit; none when the file is missing."""
+    """The factors of the last fit; without them no prediction is that of the accuracy page, so none is made."""
     file = data_file("fitted.toml")
     tables = read_toml(file) if file.is_file() else {}
     run: dict[str, Any] = tables.get("run", {})
+    if not set(run) >= _RUN_KEYS:
+        raise CatalogError(f"fitted.toml is missing, or its [run] lacks {sorted(_RUN_KEYS - set(run))}")
     source = Source(
-        title=str(run.get("title", "")),
+        title=str(run["title"]),
         publisher="escala, docs/accuracy",
-        date=str(run.get("date", "")),
+        date=str(run["date"]),
         read="fit",
     )
     return Fitted(
         source=source,
-        factors=tuple(_factor(table) for table in tables.get("parameter", ())),
-        engines=frozenset(run.get("engines", ())),
-        accelerators=frozenset(run.get("accelerators", ())),
-        pairs=frozenset(run.get("pairs", ())),
+        factors=tuple(_factor(table) for table in tables["parameter"]),
+        engines=frozenset(run["engines"]),
+        accelerators=frozenset(run["accelerators"]),
+        pairs=frozenset(run["pairs"]),
     )
 
 
@@ -81,10 +84,7 @@ def factor_of(of: str, names: Iterable[str], field: str) -> float | None:
     """The product of all factors on one field; None where the fit touches it not."""
     every = tuple(names)
     found = [each.factor for each in fitted().factors if each.touches(of, every, field)]
-    product = 1.0
-    for each in found:
-        product *= each
-    return product if found else None
+    return math.prod(found) if found else None
 
 
 def _factor(table: dict[str, Any]) -> Factor:

@@ -12,7 +12,7 @@ from escala.model.columns import F64, doublings, soft_maximum
 from escala.model.convolutions import convolution_passes_s, convolution_s, convolutions
 from escala.model.efficiency import core_s, fits_fused_softmax, kernel_of, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import AttentionKernel, SelectiveKind
-from escala.model.matmuls import LayerWork, Matmul, Shape, layer_work
+from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
 from escala.model.network import Attention, Block, Experts, FeedForward, Stack
 from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
@@ -89,7 +89,7 @@ def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compu
         attention_backward_s=core.backward_s,
         elementwise_s=elementwise_s(problem, plans, stack, block, shape),
         routing_s=routing_s(problem, plans, stack, work),
-        floor_s=dispatch_s(problem, plans, block),
+        floor_s=dispatch_s(problem, plans, block, work.cores),
     )
 
 
@@ -131,7 +131,7 @@ def layer_time(
     )
 
 
-def dispatch_s(problem: Problem, plans: Plans, block: Block) -> F64:
+def dispatch_s(problem: Problem, plans: Plans, block: Block, cores: list[Core]) -> F64:
     """CPU time to launch one layer forward: engine's time * (1 + r log2 TP), more for experts and scaling.
 
     More as well where a fused softmax does not take the heads of a rank and several kernels stand in for it.
@@ -142,17 +142,17 @@ def dispatch_s(problem: Problem, plans: Plans, block: Block) -> F64:
     scaled = np.array([known.dispatch_scaled_ratio if r.is_scaled else 1.0 for r in RECIPES])[plans.precision]
     compiled = np.where(plans.compile != Compile.OFF, time.compiled_dispatch_ratio, 1.0)
     frozen = known.lora_dispatch_ratio if problem.workload.is_frozen else 1.0
-    split = (1.0 + known.dispatch_tensor_ratio * doublings(plans.tp)) * _softmax_ratio(problem, plans, block)
+    split = (1.0 + known.dispatch_tensor_ratio * doublings(plans.tp)) * _softmax_ratio(problem, plans, cores)
     return np.asarray(base_s * scaled * compiled * frozen * split, np.float64)
 
 
-def _softmax_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
+def _softmax_ratio(problem: Problem, plans: Plans, cores: list[Core]) -> F64:
     """Launches with the kernels that stand in for a fused softmax over launches with it."""
     if kernel_of(problem) is not AttentionKernel.FUSED_SOFTMAX:
         return np.ones(len(plans))
-    heads = (part.heads for part in block.parts if isinstance(part, Attention))
-    fits = [fits_fused_softmax(count / plans.tp * plans.micro_batch) for count in heads]
-    all_fit = np.logical_and.reduce([*fits, np.ones(len(plans), np.bool_)])
+    all_fit = np.ones(len(plans), np.bool_)
+    for core in cores:
+        all_fit = all_fit & fits_fused_softmax(core.batches)
     return np.where(all_fit, 1.0, problem.assumptions.unfused_dispatch_ratio)
 
 
@@ -221,11 +221,12 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
 
 
 def _dequantised_bytes(problem: Problem, plans: Plans, stack: Stack, block: Block) -> F64:
-    """4-bit weights made whole again, once forward and once backward: 2 * bytes a parameter / TP."""
+    """4-bit weights made whole again, once each way: 2 * bytes * (parameters / TP + experts / (EP * ETP))."""
     if problem.workload.method is not Method.QLORA:
         return np.zeros(len(plans))
-    parameters = block_parameters(block, stack.hidden).column_row
-    return 2.0 * problem.assumptions.dequantize_pass_bytes * parameters / plans.tp
+    parameters = block_parameters(block, stack.hidden)
+    held = parameters.column_row / plans.tp + parameters.expert / (plans.ep * plans.etp)
+    return 2.0 * problem.assumptions.dequantize_pass_bytes * held
 
 
 def _inner_width(block: Block, stack: Stack) -> float:

@@ -68,7 +68,7 @@ class Memory:
 
     `allocated_bytes` is the peak in use; `reserved_bytes` what the caching allocator holds for it;
     `device_bytes` what nvidia-smi shows (with context). `needed_bytes` decides the verdict: allocated with
-    slack, a reserve and buffers of collectives. `rank` is the pipeline rank that needs most. Shapes: (n,).
+    slack and a reserve. `rank` is the pipeline rank that needs most. Shapes: (n,).
     """
 
     kinds: MemoryKinds
