@@ -59,7 +59,7 @@ class Fitted:
 
 @cache
 def fitted() -> Fitted:
-    """The factors of the last fit; without them no prediction is that of the accuracy page, so none is made."""
+    """The factors of the last fit; without them no prediction is that of the accuracy page: none is made."""
     file = data_file("fitted.toml")
     tables = read_toml(file) if file.is_file() else {}
     run: dict[str, Any] = tables.get("run", {})
