@@ -19,7 +19,11 @@ from escala.report.saved import NAME, cache_folder
 
 DOCTOR_SCHEMA: Final = "escala/doctor@1"
 CORE: Final = ("click", "msgspec", "numpy", "pyyaml", "rich")
-EXTRAS: Final = {"hf": ("huggingface-hub", "transformers"), "torch": ("torch",)}
+EXTRAS: Final = {
+    "hf": ("huggingface-hub", "transformers"),
+    "torch": ("torch",),
+    "watch": ("nvidia-ml-py", "prometheus-client", "psutil"),
+}
 # Settings that change what escala or its libraries do; no other variable is shown.
 SETTINGS: Final = (
     "ESCALA_CACHE_DIR",

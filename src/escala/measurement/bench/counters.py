@@ -21,10 +21,14 @@ def watts(read: Joules, work: Callable[[], object]) -> float | None:
 
 def rapl_j(folder: Path) -> float | None:
     """Joules of all processor packages; None where no counter can be read (it needs root on most systems)."""
-    packages = sorted(folder.glob("*rapl:[0-9]*")) if folder.is_dir() else []
-    outer = [package for package in packages if package.name.count(":") == 1]
     try:
-        counts = [int((package / "energy_uj").read_text()) for package in outer]
+        counts = [int((package / "energy_uj").read_text()) for package in packages(folder)]
     except (OSError, ValueError):
         return None
     return sum(counts) * 1e-6 if counts else None
+
+
+def packages(folder: Path) -> list[Path]:
+    """The zones of whole processor packages; those inside them (cores, memory) have a second number."""
+    found = sorted(folder.glob("*rapl:[0-9]*")) if folder.is_dir() else []
+    return [package for package in found if package.name.count(":") == 1]

@@ -15,12 +15,18 @@ from escala.formats.bench_record import FINGERPRINT_SCHEMA, DeviceFacts, Fingerp
 ROOT: Final = Path("/")
 # cgroup v1 writes "no limit" as the largest multiple of a page that fits in 63 bits.
 UNLIMITED_BYTES: Final = 2.0**62
+# Files of a cgroup by the controller whose tree they are in; version 2 has one tree, ''.
+LIMITS: Final = {
+    "": ("cpu.max", "memory.max"),
+    "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
+    "memory": ("memory.limit_in_bytes",),
+}
 
 
 def host_facts(root: Path = ROOT) -> HostFacts:
     """What this node has, and what its container may use."""
     memory = memory_bytes(_text(root / "proc/meminfo"))
-    groups = _groups(root)
+    groups = group_texts(LIMITS, root)
     return HostFacts(
         system=f"{platform.system()} {platform.release()}",
         processor=processor(_text(root / "proc/cpuinfo")) or platform.processor() or platform.machine(),
@@ -97,10 +103,10 @@ def container_memory_bytes(groups: Mapping[str, str], whole_bytes: float | None)
     return limit if limit < min(whole_bytes or UNLIMITED_BYTES, UNLIMITED_BYTES) else None
 
 
-def _groups(root: Path) -> dict[str, str]:
-    """The limits in the process's own cgroup, and where that says nothing those of the root that it sees."""
+def group_texts(wanted: Mapping[str, tuple[str, ...]], root: Path = ROOT) -> dict[str, str]:
+    """Files of the process's own cgroup, and of those that are not there those of the root that it sees."""
     found: dict[str, str] = {}
-    for folder, names in _folders(root):
+    for folder, names in _folders(wanted, root):
         for name in names:
             text = _text(folder / name).strip()
             if text:
@@ -108,17 +114,11 @@ def _groups(root: Path) -> dict[str, str]:
     return found
 
 
-def _folders(root: Path) -> list[tuple[Path, tuple[str, ...]]]:
-    """Folders of the limits: for v2 one tree, for v1 a tree for each controller."""
+def _folders(wanted: Mapping[str, tuple[str, ...]], root: Path) -> list[tuple[Path, tuple[str, ...]]]:
+    """Folders and their files: for v2 one tree, for v1 a tree for each controller."""
     base, places = root / "sys/fs/cgroup", cgroup_paths(_text(root / "proc/self/cgroup"))
-    cpu, memory = ("cpu.cfs_quota_us", "cpu.cfs_period_us"), ("memory.limit_in_bytes",)
-    trees = (
-        ("", base, ("cpu.max", "memory.max")),
-        ("cpu", base / "cpu", cpu),
-        ("memory", base / "memory", memory),
-    )
-    own = [(tree / places.get(key, ""), names) for key, tree, names in trees]
-    return [*own, *((tree, names) for _, tree, names in trees)]
+    own = [(base / key / places.get(key, ""), names) for key, names in wanted.items()]
+    return [*own, *((base / key, names) for key, names in wanted.items())]
 
 
 def cgroup_paths(text: str) -> dict[str, str]:
