@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from escala.cli.app import main
+from escala.formats.bench_cluster import bench_of
+from escala.formats.files import read_keys
 
 EIGHT = ("llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm")
+BENCH = Path(__file__).parents[1] / "formats" / "data" / "bench.json"
 LOGS = Path(__file__).parents[1] / "measurement" / "data"
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -51,6 +54,13 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.fixture
 def eight() -> tuple[str, ...]:
     return EIGHT
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bench that was made before, where the demo would measure."""
+    document = bench_of(read_keys(BENCH))
+    monkeypatch.setattr("escala.cli.bench.measured", lambda asked: document)
 
 
 @pytest.fixture(scope="session")

@@ -36,10 +36,28 @@ def test_wrong_options_are_refused_before_anything_is_timed(run, options: tuple[
     assert is_refused(run("bench", *options), said)
 
 
-def test_without_torch_the_command_that_installs_it_is_said(run, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("options", [("--device", "cuda"), ("--ranks", "2")])
+def test_what_needs_torch_says_the_command_that_installs_it(
+    run, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-    assert is_refused(run("bench"), "pip install 'escala[torch]'", code=3)
+    assert is_refused(run("bench", *options), f"{' '.join(options)} needs PyTorch", code=3)
+    assert is_refused(run("bench", *options), "pip install 'escala[torch]'", code=3)
+
+
+def test_without_torch_numpy_is_timed_and_makes_a_cluster(run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    result = run("bench", "--budget", "5")
+
+    assert result.code == 0
+    assert "numpy, 1 rank in a node" in result.out
+    assert "pip install 'escala[torch]' adds attention" in " ".join(result.out.split())
+    assert result.longest <= 80
+    document = json.loads(Path("bench.json").read_text())
+    assert {each["part"] for each in document["timed"]} >= {"gemm", "memory"}
+    assert document["backend"] == "numpy"
+    assert "timed with NumPy, not with PyTorch" in run("plan", *SMALL, "--cluster", "bench.json").out
 
 
 def test_a_plan_says_which_numbers_were_measured(run, bench: Path):

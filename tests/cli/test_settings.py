@@ -122,7 +122,7 @@ def test_a_flag_wins_over_a_setting_that_says_the_same_in_another_way(given, tex
     assert given(*flags)[dropped] is None
 
 
-def test_the_demo_takes_no_setting_of_plan(run):
+def test_the_demo_takes_no_setting_of_plan(run, measured: None):
     Path(LOCAL).write_text('[plan]\ngpu = "t4"\ngpus = 1\n')
 
     assert "8 × h100-sxm" in run("demo").out

@@ -31,7 +31,7 @@ VERBS: Final = {
     "record": "Read the logs that a run left into one record.",
     "verify": "Compare a recorded run with what was predicted for its plan.",
     "doctor": "Show versions, extras and settings, to paste into a report.",
-    "demo": "Plan Llama-3.1-8B on 8 H100 and explain the result.",
+    "demo": "Measure this machine briefly, plan on it and on 8 H100, explain the result.",
 }
 EPILOG: Final = """\b
 Examples:

@@ -12,6 +12,7 @@ from escala.cli.output import json_bytes, note, progressing, show, working
 from escala.cli.verb import Verb
 
 if TYPE_CHECKING:
+    from escala.formats.bench_record import Bench
     from escala.measurement.bench.request import Request
 
 EXAMPLES = (
@@ -60,7 +61,7 @@ def command(
     where = request.checked_folder(folder)
     request.refuse_unwritable_file(Path(out))
     request.refuse_both(ranks)
-    request.require_torch()
+    request.refuse_without_torch(kind, ranks)
     asked = request.Request(kind=kind, budget_s=budget, folder=where, started_s=began_s)
     options = [
         f"--budget={budget}",
@@ -74,20 +75,27 @@ def command(
 def _bench(asked: "Request", ranks: int, options: list[str], out: str, as_json: bool) -> int:
     """Measure with so many ranks here, then write and show what the first one has gathered."""
     from escala.measurement.bench.local import local_ranks
-    from escala.measurement.bench.request import is_first
     from escala.report.bench_text import print_bench
     from escala.report.wholefile import write_whole
 
-    with progressing() if is_first() else nullcontext(_quiet) as progress, local_ranks(ranks, options):
-        from escala.measurement.bench.run import bench
-
-        document = bench(asked, progress)
+    with local_ranks(ranks, options):
+        document = measured(asked)
     if document is None:
         return 0
     write_whole(Path(out), json_bytes(document))
     show(document, as_json, print_bench)
     note(f"wrote {out}: interrupted, with what was there" if document.is_interrupted else f"wrote {out}")
     return INTERRUPTED if document.is_interrupted else 0
+
+
+def measured(asked: "Request") -> "Bench | None":
+    """Measure this machine, saying how far it is; None in every rank but the first."""
+    from escala.measurement.bench.request import is_first
+
+    with progressing() if is_first() else nullcontext(_quiet) as progress:
+        from escala.measurement.bench.run import bench
+
+        return bench(asked, progress)
 
 
 def _ladder(as_json: bool) -> int:

@@ -74,7 +74,7 @@ def progressing() -> Iterator[Callable[[str, float], None]]:
 
     errors = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
     if errors.is_terminal and not errors.is_dumb_terminal:
-        with errors.status("starting; Ctrl-C ends early and keeps what is there") as status:
+        with errors.status("starting; Ctrl-C ends early") as status:
             yield lambda what, left_s: status.update(
                 f"{what}; {max(left_s, 0):.0f} s left; Ctrl-C ends early"
             )

@@ -24,6 +24,7 @@ from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host
 from escala.units import show_si
 
 FAMILY: Final = BENCH_SCHEMA.partition("@")[0]
+PLAIN: Final = "timed with NumPy, not with PyTorch"
 PINNED: Final = "host to device, pinned"
 # Words of a driver's name for a device that no name of the catalog has.
 _DECORATION: Final = re.compile(r"\b(NVIDIA|Tesla|AMD|Instinct|HBM\d\w*)\b")
@@ -60,7 +61,8 @@ def bench_cluster(bench: Bench, origin: str = "bench.json", gpus: int | None = N
     device, said = _device(bench, origin)
     links = links_of(bench, origin)
     file = f"{Path(origin).name}, {bench.date[:10]}"
-    told = [*said, *(words(link) for link in links if bench.lines)]
+    plain = [PLAIN] if bench.backend == "numpy" else []
+    told = [*said, *plain, *(words(link) for link in links if bench.lines)]
     return Cluster(
         name=f"{devices} x {device.name}",
         groups=(_group(device, devices, bench.ranks_per_node),),

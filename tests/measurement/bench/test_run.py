@@ -27,12 +27,12 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 def test_one_rank_times_products_memory_a_step_and_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torch", reason=SKIP)
-    from escala.measurement.bench import memory, products
+    from escala.measurement.bench import shapes
     from escala.measurement.bench.request import Request
     from escala.measurement.bench.run import bench
 
-    monkeypatch.setattr(products, "SHAPES", {"cpu": ((64, 64, 64), (256, 256, 256))})
-    monkeypatch.setattr(memory, "STREAM_BYTES", {"cpu": 2**22})
+    monkeypatch.setitem(shapes.PRODUCTS, "cpu", ((64, 64, 64), (256, 256, 256)))
+    monkeypatch.setitem(shapes.STREAM_BYTES, "cpu", 2**22)
     began = time.perf_counter()
     said: list[str] = []
     request = Request(kind="cpu", budget_s=6.0, folder=tmp_path, started_s=began)

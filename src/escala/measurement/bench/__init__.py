@@ -1,4 +1,5 @@
-"""`escala bench`: times what training needs of a machine, in rounds until the budget is spent. Needs torch.
+"""`escala bench`: times what training needs of a machine, in rounds until the budget is spent.
 
-What is arithmetic or reads texts (fits, samples, host, counters, levels, smi, request) loads without it.
+Times PyTorch; where that is not installed, NumPy, which can do less. Modules that are about torch alone
+(memory, network, products, step) load it, others inside the function that needs it.
 """

@@ -20,18 +20,22 @@ from escala.formats.bench_record import (
     Power,
     Timed,
 )
-from escala.measurement.bench.device import Device, device_facts, versions
+from escala.measurement.bench.counters import NO_COUNTER
+from escala.measurement.bench.device import NUMPY, Device, device_facts, versions
 from escala.measurement.bench.fits import line_fit, overlap
 from escala.measurement.bench.host import fingerprint
-from escala.measurement.bench.network import OVERLAP
-from escala.measurement.bench.power import NO_COUNTER
 from escala.measurement.bench.probe import Probe
 from escala.measurement.bench.ranks import Ranks
-from escala.measurement.bench.request import Request
+from escala.measurement.bench.request import INSTALL, Request
 from escala.measurement.bench.rounds import INTERRUPTED, LOST, Found
 from escala.measurement.bench.samples import slowest, timed
+from escala.measurement.bench.shapes import OVERLAP
 
 ALONE: Final = "one rank has nobody to talk to; use torchrun on every node, or --ranks N here"
+WITHOUT_TORCH: Final = (
+    "not installed, so NumPy multiplied and moved;"
+    f" {INSTALL} adds attention, a training step, 16-bit formats, GPUs and links between ranks"
+)
 Slow = Mapping[str, tuple[int, float, list[float]]]
 """For every name: the slowest rank, the best of the fastest rank, the samples of the slowest."""
 
@@ -67,7 +71,7 @@ def gathered(found: Found, ranks: Ranks) -> Slow:
 def record(setting: Setting, power: Power, found: Found, slow: Slow, probes: Sequence[Probe]) -> Bench:
     """The document of one bench."""
     device, host, ranks = setting.device, setting.host, setting.ranks
-    facts, known = device_facts(device, host), versions(device.kind)
+    facts, known = device_facts(device, host), versions(device)
     return Bench(
         schema=BENCH_SCHEMA,
         escala=__version__,
@@ -76,7 +80,7 @@ def record(setting: Setting, power: Power, found: Found, slow: Slow, probes: Seq
         device=facts,
         host=host,
         versions=known,
-        backend=ranks.backend,
+        backend=device.library if device.library == NUMPY else ranks.backend,
         ranks=ranks.size,
         ranks_per_node=ranks.local_size,
         budget_s=setting.request.budget_s,
@@ -136,8 +140,10 @@ def _absent(setting: Setting, power: Power, devices: int, probes: Sequence[Probe
     """Parts that this machine or this launch does not have."""
     parts = {subject.part for probe in probes if not probe.rests for subject in probe.subjects}
     others = devices - setting.ranks.local_size
+    is_plain = setting.device.library == NUMPY
     reasons = {
-        "network": "" if "network" in parts else ALONE,
+        "PyTorch": WITHOUT_TORCH if is_plain else "",
+        "network": "" if "network" in parts or is_plain else ALONE,
         "transfer": "" if "transfer" in parts else "host and device memory are one",
         "storage": "" if "storage" in parts else f"no room for 256 MiB in {setting.request.folder}",
         "power": "no counter" if power == NO_COUNTER else "",

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from escala.formats.bench_record import Power
+
 RAPL: Final = Path("/sys/class/powercap")
+NO_COUNTER: Final = Power(counter="no counter")
 Joules = Callable[[], float | None]
 
 

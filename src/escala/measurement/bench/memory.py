@@ -9,22 +9,18 @@ import torch
 from escala.measurement.bench.device import Device
 from escala.measurement.bench.probe import Probe, Sample, timing
 from escala.measurement.bench.samples import Subject
+from escala.measurement.bench.shapes import FLOAT_BYTES, stream_floats
 
-# Far above what any cache holds, and at most this share of the device's memory in one array.
-STREAM_BYTES: Final = {"cpu": 256 * 2**20, "cuda": 2**30}
 # One call moves this part of the arrays, the next call the next part: short calls find quiet moments on a
 # busy machine, and a part is out of the caches when its turn comes again.
 PARTS: Final = {"cpu": 32, "cuda": 4}
-MOST_SHARE: Final = 1 / 16
 TRANSFER_BYTES: Final = 256 * 2**20
-FLOAT_BYTES: Final = 4
 Move = Callable[[Any, Any, Any], object]
 
 
 def stream_probes(device: Device) -> Iterator[Probe]:
     """Copy (two arrays move) and triad a = b + 3 c (three arrays move). Source: McCalpin, STREAM."""
-    most = int(device.memory_bytes * MOST_SHARE) or STREAM_BYTES[device.kind]
-    count = min(STREAM_BYTES[device.kind], most) // FLOAT_BYTES // PARTS[device.kind]
+    count = stream_floats(device.kind, device.memory_bytes) // PARTS[device.kind]
     yield _stream(device, "copy", 2, count, lambda a, b, c: a.copy_(b))
     yield _stream(device, "triad", 3, count, lambda a, b, c: torch.add(b, c, alpha=3.0, out=a))
 

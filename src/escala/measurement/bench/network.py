@@ -12,6 +12,7 @@ from escala.measurement.bench.device import Device
 from escala.measurement.bench.probe import Probe, Sample, clocked, timing
 from escala.measurement.bench.ranks import Group, Ranks
 from escala.measurement.bench.samples import Subject
+from escala.measurement.bench.shapes import OVERLAP
 from escala.units import show_bytes
 
 SIZES_BYTES: Final = tuple(2**power for power in range(10, 29, 2))
@@ -20,7 +21,6 @@ FLOAT_BYTES: Final = 4
 SLICE_S: Final = 0.15
 OVERLAP_BYTES: Final = {"cpu": 4 * 2**20, "cuda": 64 * 2**20}
 OVERLAP_SIDE: Final = {"cpu": 256, "cuda": 4096}
-OVERLAP: Final = ("compute", "communicate", "both at once")
 # Names before and from torch 2.13 on.
 _GATHER: Final = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 _SCATTER: Final = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)

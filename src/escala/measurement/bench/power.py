@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import torch
+import numpy as np
 
 from escala.formats.bench_record import Power
-from escala.measurement.bench.counters import RAPL, Joules, rapl_j, watts
-from escala.measurement.bench.device import Device
+from escala.measurement.bench.counters import NO_COUNTER, RAPL, Joules, rapl_j, watts
+from escala.measurement.bench.device import NUMPY, Device
 
-NO_COUNTER: Final = Power(counter="no counter")
 WINDOW_S: Final = 1.0
 SIDE: Final = {"cpu": 1024, "cuda": 8192}
 
@@ -29,26 +28,30 @@ def power(device: Device) -> Power:
 
 
 def _busy(device: Device) -> Callable[[], None]:
-    side = SIDE[device.kind]
-    matrix = torch.randn(side, side, device=device.place)
+    multiply = _product(device, SIDE[device.kind])
 
     def work() -> None:
         end = time.perf_counter() + WINDOW_S
         while time.perf_counter() < end:
-            torch.mm(matrix, matrix)
+            multiply()
             device.wait()
 
     return work
 
 
+def _product(device: Device, side: int) -> Callable[[], object]:
+    if device.library == NUMPY:
+        square = np.random.default_rng(0).standard_normal((side, side), np.float32)
+        return lambda: square @ square
+    import torch
+
+    matrix = torch.randn(side, side, device=device.place)
+    return lambda: torch.mm(matrix, matrix)
+
+
 def _nvml(device: Device) -> Joules:
     """The energy counter of one GPU in joules; None wherever the library or the device lacks it."""
-    uuid = (
-        getattr(torch.cuda.get_device_properties(device.index), "uuid", None)
-        if device.kind == "cuda"
-        else None
-    )
-    library, handle = _opened(uuid)
+    library, handle = _opened(_uuid(device))
 
     def read() -> float | None:
         count = ctypes.c_ulonglong()
@@ -57,6 +60,14 @@ def _nvml(device: Device) -> Joules:
         return count.value * 1e-3
 
     return read
+
+
+def _uuid(device: Device) -> object:
+    if device.kind == "cpu":
+        return None
+    import torch
+
+    return getattr(torch.cuda.get_device_properties(device.index), "uuid", None)
 
 
 def _opened(uuid: object) -> tuple[Any, ctypes.c_void_p]:

@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from escala.measurement.bench.device import Device
 from escala.measurement.bench.probe import Probe, Sample, clocked, timing
 from escala.measurement.bench.samples import Subject
+from escala.measurement.bench.shapes import LAYOUTS, PRODUCTS, product_name
 
 DTYPES: Final = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "fp16", "bf16")}
 TORCH: Final = {
@@ -17,13 +18,6 @@ TORCH: Final = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-# rows, inner, outer of y = x wᵀ; the largest comes last and is also run as backward does. On a processor they
-# take few milliseconds, so that some of them find a quiet moment on a machine that others use.
-SHAPES: Final = {
-    "cpu": ((128, 128, 128), (256, 256, 256), (512, 512, 512), (256, 1024, 1024)),
-    "cuda": ((1024, 1024, 1024), (4096, 4096, 4096), (8192, 4096, 14336), (8192, 8192, 8192)),
-}
-LAYOUTS: Final = ("forward", "backward of input", "backward of weight")
 # batch, heads, tokens, head_dim
 ATTENTION: Final = {"cpu": (1, 8, 256, 64), "cuda": (2, 32, 4096, 128)}
 Product = Callable[[], Any]
@@ -31,8 +25,8 @@ Product = Callable[[], Any]
 
 def product_probes(device: Device) -> Iterator[Probe]:
     """One probe for every number format, shape and layout, all formats of a shape together."""
-    for shape in SHAPES[device.kind]:
-        layouts = LAYOUTS if shape == SHAPES[device.kind][-1] else LAYOUTS[:1]
+    for shape in PRODUCTS[device.kind]:
+        layouts = LAYOUTS if shape == PRODUCTS[device.kind][-1] else LAYOUTS[:1]
         for dtype in DTYPES[device.kind]:
             yield from (_product(device, dtype, shape, layout) for layout in layouts)
 
@@ -44,7 +38,7 @@ def attention_probes(device: Device) -> Iterator[Probe]:
 
 def _product(device: Device, dtype: str, shape: tuple[int, int, int], layout: str) -> Probe:
     rows, inner, outer = shape
-    name = f"{dtype} {rows} x {inner} x {outer}, {layout}"
+    name = product_name(dtype, shape, layout)
     subject = Subject(part="gemm", name=name, dtype=dtype, shape=shape, flop=2.0 * rows * inner * outer)
     return Probe(
         subjects=(subject,),

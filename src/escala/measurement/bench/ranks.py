@@ -1,12 +1,12 @@
-"""The ranks of one bench, and the groups that share a link level. Knows torch.distributed and no timing."""
+"""The ranks of one bench, and the groups that share a link level. Knows torch.distributed and no timing.
+
+A rank alone needs no torch.
+"""
 
 import os
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-
-import torch
-import torch.distributed as dist
 
 from escala.errors import InvalidInput
 from escala.formats.bench_record import NETWORK, NODE
@@ -43,6 +43,8 @@ class Ranks:
         """The values of all ranks, in every rank."""
         found = [value] * self.size
         if self.size > 1:
+            import torch.distributed as dist
+
             dist.all_gather_object(found, value, group=self.control)
         return found
 
@@ -50,6 +52,9 @@ class Ranks:
         """The largest of the ranks' values, in every rank; nobody goes on before all have asked."""
         if self.size == 1:
             return value
+        import torch
+        import torch.distributed as dist
+
         found = torch.tensor([value], dtype=torch.float64)
         dist.all_reduce(found, dist.ReduceOp.MAX, group=self.control)
         return float(found[0])
@@ -59,6 +64,8 @@ def joined(kind: str) -> Ranks:
     """This process among the ranks that a launcher started, or alone."""
     if not is_launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return Ranks()
+    import torch.distributed as dist
+
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if size % local_size:
@@ -75,14 +82,18 @@ def joined(kind: str) -> Ranks:
     )
 
 
-def left() -> None:
+def left(ranks: Ranks) -> None:
     """Leave the other ranks."""
-    if dist.is_available() and dist.is_initialized():
+    if ranks.size > 1:
+        import torch.distributed as dist
+
         dist.destroy_process_group()
 
 
 def _groups(rank: int, size: int, local_size: int) -> tuple[Group, ...]:
     """The groups of this rank; every rank has to make those of the others too, in the same order."""
+    import torch.distributed as dist
+
     mine: list[Group] = []
     for level in (NODE, NETWORK):
         every = sorted({members(level, each, size, local_size) for each in range(size)})

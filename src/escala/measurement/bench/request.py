@@ -28,10 +28,18 @@ class Request:
     started_s: float
 
 
-def require_torch() -> None:
-    """Refuse where torch is not installed, with the command that installs it."""
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtra(f"`escala bench` times PyTorch, which is not installed: {INSTALL}")
+def has_torch() -> bool:
+    """Whether PyTorch is installed; without it NumPy times what it can."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def refuse_without_torch(kind: str | None, ranks: int) -> None:
+    """Refuse GPUs and links between ranks where torch is not installed, with the command that installs it."""
+    if has_torch():
+        return
+    for asked, option in ((kind == "cuda", "--device cuda"), (ranks > 1, f"--ranks {ranks}")):
+        if asked:
+            raise MissingExtra(f"{option} needs PyTorch, which is not installed: {INSTALL}")
 
 
 def checked_kind(name: str | None) -> str | None:

@@ -1,24 +1,25 @@
-"""One bench from request to record: identity, power, rounds, the slowest of all ranks. Prints nothing."""
+"""One bench from request to record: identity, power, rounds, the slowest of all ranks. Prints nothing.
+
+Without torch, NumPy multiplies and moves; what else torch would time is left out.
+"""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from escala.errors import InvalidInput
 from escala.formats.bench_record import Bench
 from escala.measurement.bench.collect import Setting, gathered, record
-from escala.measurement.bench.device import Device, device_of, present_kind
+from escala.measurement.bench.counters import NO_COUNTER
+from escala.measurement.bench.device import NUMPY, Device, device_of, present_kind
 from escala.measurement.bench.host import host_facts, load
-from escala.measurement.bench.memory import stream_probes, transfer_probes
-from escala.measurement.bench.network import network_probes, overlap_probes
-from escala.measurement.bench.power import NO_COUNTER, power
+from escala.measurement.bench.plain import plain_probes
+from escala.measurement.bench.power import power
 from escala.measurement.bench.probe import Probe
-from escala.measurement.bench.products import attention_probes, product_probes
 from escala.measurement.bench.ranks import Ranks, joined, left
 from escala.measurement.bench.request import Request
 from escala.measurement.bench.rounds import Progress, reason, run_rounds, stoppable
-from escala.measurement.bench.step import step_probes
 from escala.measurement.bench.storage import storage_probes
 
 # Kept back from the budget: the rest of the probe that is under way, gathering, writing, leaving.
@@ -36,7 +37,7 @@ def bench(request: Request, progress: Progress) -> Bench | None:
     try:
         return _measured(request, kind, ranks, progress)
     finally:
-        left()
+        left(ranks)
 
 
 def _measured(request: Request, kind: str, ranks: Ranks, progress: Progress) -> Bench | None:
@@ -55,15 +56,23 @@ def _measured(request: Request, kind: str, ranks: Ranks, progress: Progress) -> 
 
 def _probes(device: Device, ranks: Ranks, folder: Path) -> Sequence[Probe]:
     """Every probe in the order of a round, the same in every rank; storage works in one rank of a node."""
+    storage = storage_probes(folder, works=ranks.local_rank == 0)
+    if device.library == NUMPY:
+        return [*plain_probes(device), *storage]
+    return list(_torch_probes(device, ranks, storage))
 
-    def every() -> Iterator[Probe]:
-        yield from product_probes(device)
-        yield from attention_probes(device)
-        yield from stream_probes(device)
-        yield from transfer_probes(device)
-        yield from storage_probes(folder, works=ranks.local_rank == 0)
-        yield from overlap_probes(device, ranks)
-        yield from network_probes(device, ranks)
-        yield from step_probes(device)  # its first optimizer loads more of torch, for seconds
 
-    return list(every())
+def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe]) -> Iterator[Probe]:
+    from escala.measurement.bench.memory import stream_probes, transfer_probes
+    from escala.measurement.bench.network import network_probes, overlap_probes
+    from escala.measurement.bench.products import attention_probes, product_probes
+    from escala.measurement.bench.step import step_probes
+
+    yield from product_probes(device)
+    yield from attention_probes(device)
+    yield from stream_probes(device)
+    yield from transfer_probes(device)
+    yield from storage
+    yield from overlap_probes(device, ranks)
+    yield from network_probes(device, ranks)
+    yield from step_probes(device)  # its first optimizer loads more of torch, for seconds
