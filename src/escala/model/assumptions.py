@@ -25,6 +25,7 @@ class Assumptions:
     loss_pass_bytes: float
     embedding_pass_bytes: float
     routing_passes: float
+    expert_bias_bytes: float
     grouped_gemm_ratio: float
     expert_imbalance: float
     expert_latency_s: float

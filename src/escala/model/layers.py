@@ -88,7 +88,7 @@ def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compu
         attention_forward_s=core.forward_s,
         attention_backward_s=core.backward_s,
         elementwise_s=elementwise_s(problem, plans, stack, block, shape),
-        routing_s=routing_s(problem, plans, stack, work),
+        routing_s=routing_s(problem, plans, stack, block, work),
         floor_s=dispatch_s(problem, plans, block, work.cores),
     )
 
@@ -240,14 +240,18 @@ def _inner_width(block: Block, stack: Stack) -> float:
     return width or float(stack.hidden)
 
 
-def routing_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork) -> F64:
-    """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes.
+def routing_s(problem: Problem, plans: Plans, stack: Stack, block: Block, work: LayerWork) -> F64:
+    """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes, more with biases.
 
-    Source: published mixture-of-experts runs, see assumptions.
+    Biases of experts are added outside the products, since each is scaled by the probability of its token.
+    Source: published mixture-of-experts runs, Megatron-Core's experts; see assumptions.
     """
     if work.routed_tokens is None:
         return np.zeros(len(plans))
-    return pass_s(problem, problem.assumptions.routing_passes * work.routed_tokens * stack.hidden * 2.0)
+    known = problem.assumptions
+    has_bias = any(isinstance(part, Experts) and part.has_bias for part in block.parts)
+    row_bytes = known.routing_passes * 2.0 + known.expert_bias_bytes * has_bias
+    return pass_s(problem, row_bytes * work.routed_tokens * stack.hidden)
 
 
 def recompute_s(problem: Problem, own: Compute) -> F64:
