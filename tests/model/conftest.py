@@ -97,6 +97,7 @@ def no_losses() -> Assumptions:
         straggler_per_doubling=0.0,
         expert_latency_s=0.0,
         expert_imbalance=1.0,
+        expert_bias_bytes=68.0,
         grouped_gemm_ratio=1.0,
     )
 

@@ -116,6 +116,17 @@ def test_routing_passes_over_routed_tokens(ideal):
     assert layer(problem).routing_s[0] == pytest.approx(10 * 2048 * 2048 * 2 / 1e12, rel=1e-12)
 
 
+def test_biases_of_experts_pass_over_routed_tokens_once_more(ideal):
+    biased = network(ATTENTION, Experts(experts=8, top_k=2, width=1408, has_bias=True))
+    known = {"routing_passes": 10.0, "expert_bias_bytes": 60.0}
+
+    more = layer(assuming(ideal(biased), **known)).routing_s[0]
+    less = layer(assuming(ideal(MIXTURE), **known)).routing_s[0]
+
+    # 60 bytes for each of 1024 * 2 rows of 2048 at 1 TB/s
+    assert more - less == pytest.approx(60 * 2048 * 2048 / 1e12, rel=1e-9)
+
+
 def test_dense_layers_route_nothing(ideal):
     one = layer(ideal(DENSE))
 
