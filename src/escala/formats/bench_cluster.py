@@ -74,6 +74,12 @@ def bench_cluster(bench: Bench, origin: str = "bench.json", gpus: int | None = N
     )
 
 
+def known_device(driver_name: str) -> Accelerator | None:
+    """The device of the catalog that a driver's name means; None where the catalog lacks it."""
+    name = find(_DECORATION.sub("", driver_name).strip(), accelerator_entries())
+    return None if name is None else accelerator(name)
+
+
 def _refuse_broken(bench: Bench, origin: str) -> None:
     """Counts and rates that no machine has."""
     if not 1 <= bench.ranks_per_node <= bench.ranks <= MOST_DEVICES:
@@ -115,8 +121,7 @@ def _device(bench: Bench, origin: str) -> tuple[Accelerator, list[str]]:
         raise InvalidInput(
             f"{origin} holds no fp32 matrix product or no memory speed; measure again with a larger --budget"
         )
-    name = find(_DECORATION.sub("", bench.device.name).strip(), accelerator_entries())
-    known = None if name is None else accelerator(name)
+    known = known_device(bench.device.name)
     device = _unknown(bench, rates, moved) if known is None else _known(bench, known, rates, moved)
     said = [f"{name} products {show_si(rate, 'FLOP/s')}" for name, rate in rates.items()]
     return device, [*said, f"memory {show_si(moved, 'B/s')}"]

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from escala.model.cluster import Accelerator
 from escala.model.columns import F64
 from escala.model.matmuls import Core, Shape, layer_work
 from escala.model.network import Network
@@ -73,6 +74,10 @@ def utilisation(flop: F64 | float, step_s: F64, devices: F64, peak_flop_per_s: f
 
 
 def reference_peak_flop_per_s(problem: Problem) -> float:
-    """The peak that utilisations are given against: bf16, else fp16, else fp32, dense."""
-    chip = problem.accelerator
-    return chip.bf16_flop_per_s or chip.fp16_flop_per_s or chip.fp32_flop_per_s
+    """The peak that utilisations are given against: that of the cluster's device."""
+    return accelerator_peak_flop_per_s(problem.accelerator)
+
+
+def accelerator_peak_flop_per_s(accelerator: Accelerator) -> float:
+    """The peak of a device in its usual format: bf16, else fp16, else fp32, dense."""
+    return accelerator.bf16_flop_per_s or accelerator.fp16_flop_per_s or accelerator.fp32_flop_per_s

@@ -1,0 +1,1 @@
+"""Recorded steps: traces of PyTorch's profiler read, and what their step waits for. Loads no torch."""
