@@ -1,0 +1,69 @@
+"""What a person's own code raises, as one message with file and line. Knows no torch.
+
+This is the one place that catches every exception: code that is not ours may raise anything.
+"""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Final
+
+from escala.errors import EscalaError, InvalidInput, one_line
+
+LONGEST: Final = 300
+OURS: Final = Path(__file__).resolve().parents[2]
+
+
+class UserFault(InvalidInput):
+    """The person's own code raised: where, and what it said."""
+
+
+@contextmanager
+def user_code(what: str) -> Iterator[None]:
+    """What runs inside is the person's: its errors are told as theirs, and what it prints goes to stderr."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except EscalaError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserFault(f"{what} {told(error)}") from error
+
+
+def told(error: BaseException) -> str:
+    """'raised ValueError: too wide (train.py:12, in loss: `x @ w`)', from the last line that is the person's."""
+    said = one_line(str(error).strip().partition("\n")[0], LONGEST)
+    kind = type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [each for each in frames if not _is_ours(each.filename)]
+    text = f"raised {kind}" + (f": {said}" if said else "")
+    return f"{text} ({'; '.join(_places(theirs))})" if theirs else text
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what was raised, without its place."""
+    return one_line(str(error).strip().partition("\n")[0] or type(error).__name__, LONGEST)
+
+
+def _places(frames: list[traceback.FrameSummary]) -> list[str]:
+    """The last line in code that was not installed as a package, then the line that raised, if another."""
+    own = [each for each in frames if "site-packages" not in Path(each.filename).parts]
+    shown = [*own[-1:], *([frames[-1]] if not own or own[-1] is not frames[-1] else [])]
+    return [_place(each) for each in shown]
+
+
+def _place(frame: traceback.FrameSummary) -> str:
+    line = f": `{one_line(frame.line)}`" if frame.line else ""
+    return f"{_short(frame.filename)}:{frame.lineno}, in {frame.name}{line}"
+
+
+def _short(name: str) -> str:
+    """The file from here where it lies below, else whole."""
+    path = Path(name)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else name
+
+
+def _is_ours(name: str) -> bool:
+    return Path(name).is_relative_to(OURS) or name.startswith("<frozen") or "contextlib.py" in name

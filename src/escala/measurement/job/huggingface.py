@@ -1,0 +1,110 @@
+"""A job of a Hugging Face config.json: the model with random weights and random batches. Downloads nothing.
+
+Batches hold as much as the sizes ask for; what is in them does not change how long a dense model takes.
+"""
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+
+from escala.errors import InvalidInput, MissingExtra, one_line
+from escala.inputs import reason
+from escala.measurement.job.job import Autocast, Training
+from escala.measurement.job.request import Sizes
+
+INSTALL: Final = "pip install 'escala[hf,torch]'"
+BATCHES: Final = 4
+"""Different batches, so that no cache holds all of one; drawn in turn."""
+LEARNING_RATE: Final = 1e-4
+SEED: Final = 1
+# By the end of the class that config.json names: what a batch of it holds.
+TEXT, PAIR, IMAGE = "text", "pair", "image"
+HEADS: Final = {
+    "ForCausalLM": TEXT,
+    "LMHeadModel": TEXT,
+    "ForMaskedLM": TEXT,
+    "ForConditionalGeneration": PAIR,
+    "ForImageClassification": IMAGE,
+}
+
+
+def huggingface_job(keys: Mapping[str, object], origin: str, sizes: Sizes, device: torch.device) -> Training:
+    """The model that the keys of a config.json describe, with AdamW and its own loss."""
+    if importlib.util.find_spec("transformers") is None:
+        raise MissingExtra(f"running {origin} needs transformers, which is not installed: {INSTALL}")
+    name, kind = _head(keys, origin)
+    torch.manual_seed(SEED)
+    config = _config(keys, origin)
+    model = _model(name, config, origin, device)
+    if sizes.recomputes:
+        model.gradient_checkpointing_enable()
+    return Training(
+        model=model.train(),
+        optimizer=torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE),
+        batches=[_batch(kind, config, sizes, device) for _ in range(BATCHES)],
+        loss=_precise(sizes.precision, device),
+    )
+
+
+def _head(keys: Mapping[str, object], origin: str) -> tuple[str, str]:
+    """The class that the config names, and what its batches hold."""
+    named = keys.get("architectures")
+    name = str(named[0]) if isinstance(named, list) and named else ""
+    kind = next((kind for end, kind in HEADS.items() if name.endswith(end)), None)
+    if kind is None:
+        ends = ", ".join(f"...{end}" for end in HEADS)
+        raise InvalidInput(
+            f"{origin}: architectures names '{one_line(name) or 'nothing'}'; a step can be made for {ends}"
+        )
+    return name, kind
+
+
+def _config(keys: Mapping[str, object], origin: str) -> Any:
+    from transformers import AutoConfig
+
+    kind = str(keys.get("model_type", ""))
+    rest = {key: value for key, value in keys.items() if key not in ("model_type", "architectures")}
+    try:
+        config = AutoConfig.for_model(kind, **rest)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidInput(f"{origin} is no config of transformers ({reason(error)}); check it") from None
+    config.use_cache = False
+    return config
+
+
+def _model(name: str, config: Any, origin: str, device: torch.device) -> Any:
+    import transformers
+
+    made = getattr(transformers, name, None)
+    if made is None:
+        said = transformers.__version__
+        raise InvalidInput(f"{origin}: transformers {said} has no class {one_line(name)}; use another version")
+    with torch.device(device):
+        return made(config)
+
+
+def _batch(kind: str, config: Any, sizes: Sizes, device: torch.device) -> dict[str, torch.Tensor]:
+    if kind == IMAGE:
+        side, colours = getattr(config, "image_size", 224), config.num_channels
+        pixels = torch.randn(sizes.micro_batch, colours, side, side, device=device)
+        labels = torch.randint(config.num_labels, (sizes.micro_batch,), device=device)
+        return {"pixel_values": pixels, "labels": labels}
+    text = config.get_text_config()
+    ids = torch.randint(text.vocab_size, (sizes.micro_batch, sizes.sequence_tokens), device=device)
+    return {"input_ids": ids, "labels": ids}
+
+
+def _precise(precision: str, device: torch.device) -> Callable[[Any, Any], Any]:
+    """The loss of the model in a number format; tf32 is a setting of the whole process."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    if precision != "bf16":
+        return _loss
+    return Autocast(loss=_loss, kind=device.type, dtype=torch.bfloat16)
+
+
+def _loss(model: Any, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    loss: torch.Tensor = model(**batch).loss
+    return loss
+

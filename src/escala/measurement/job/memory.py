@@ -1,0 +1,85 @@
+"""Memory of one step: by kind from torch's tracker, its peak from the allocator. Knows no clock.
+
+Here alone stands what torch does not promise: `MemTracker`, and the allocations that its profiler recorded.
+Tried with torch 2.13.
+"""
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Final
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from escala.measurement.job.job import Runner, Training
+from escala.measurement.job.record import HeldMemory
+
+ALLOCATION: Final = "[memory]"
+
+
+def memory_by_kind(runner: Runner) -> HeldMemory | None:
+    """Bytes by kind when one step holds most; None for a job whose model is not known."""
+    from torch.distributed._tools.mem_tracker import MemTracker, _MemRefType
+
+    job = runner.job
+    if not isinstance(job, Training):
+        return None
+    tracker = MemTracker()
+    tracker.track_external(job.model, job.optimizer)
+    with tracker:
+        runner.step()
+    held = tracker.get_tracker_snapshot("peak")[job.device]
+    return HeldMemory(
+        parameters_bytes=float(held[_MemRefType.PARAM]),
+        buffers_bytes=float(held[_MemRefType.BUFFER]),
+        gradients_bytes=float(held[_MemRefType.GRAD]),
+        optimizer_bytes=float(held[_MemRefType.OPT]),
+        activations_bytes=float(held[_MemRefType.ACT]),
+        temporary_bytes=float(held[_MemRefType.TEMP]),
+        other_bytes=float(held[_MemRefType.OTH]),
+        peak_bytes=float(held["Total"]),
+    )
+
+
+def peak_bytes(runner: Runner, device: torch.device) -> float:
+    """The most that the allocator held during one step, with what the model and optimizer hold before it.
+
+    A processor's allocator keeps no account: what was allocated in the step is summed, and parameters,
+    buffers and optimizer states are added where the job shows them.
+    """
+    if device.type == "cuda":
+        return _counted(runner.step, device)
+    return _summed(runner.step) + held_before(runner)
+
+
+def held_before(runner: Runner) -> float:
+    """Bytes of parameters, buffers and optimizer states; 0 where the job does not show them."""
+    job = runner.job
+    if not isinstance(job, Training):
+        return 0.0
+    states = [
+        each
+        for state in getattr(job.optimizer, "state", {}).values()
+        for each in state.values()
+        if isinstance(each, torch.Tensor)
+    ]
+    every = [*job.model.parameters(), *job.model.buffers(), *states]
+    storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in every}
+    return float(sum(storages.values()))
+
+
+def _counted(step: Callable[[], None], device: torch.device) -> float:
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    step()
+    torch.cuda.synchronize(device)
+    return float(torch.cuda.max_memory_allocated(device))
+
+
+def _summed(step: Callable[[], None]) -> float:
+    """The highest running sum of allocations and releases."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        step()
+    assert seen.profiler is not None
+    changes = (each.nbytes() for each in seen.profiler.kineto_results.events() if each.name() == ALLOCATION)
+    return float(max(accumulate(changes), default=0))

@@ -1,0 +1,74 @@
+"""What a person asks of a step that runs here, and refusals before anything is loaded. Loads no torch."""
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from escala.errors import InvalidInput, MissingExtra, unknown
+from escala.measurement.bench.request import INSTALL
+
+PRECISIONS: Final = ("fp32", "tf32", "bf16")
+PRACTICES: Final = ("amp", "compile", "checkpointing", "accumulation", "workers", "fused-optimizer")
+ALL: Final = "all"
+SEQUENCE_TOKENS: Final = 512
+MICRO_BATCH: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Of a model that escala builds: samples a rank, tokens of each, number format, recompute."""
+
+    micro_batch: int
+    sequence_tokens: int
+    precision: str
+    recomputes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest:
+    """A checked request.
+
+    `keys` are those of a config.json, with `sizes`; without them the target is a function. `kind` is that of
+    the device (None: what there is), `folder` takes the traces.
+    """
+
+    target: str
+    kind: str | None
+    steps: int
+    rounds: int
+    folder: Path
+    keys: Mapping[str, object] | None = None
+    sizes: Sizes | None = None
+    practices: tuple[str, ...] = ()
+
+
+def require_torch() -> None:
+    """Refuse where torch is not installed, with the command that installs it."""
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra(f"`escala profile` runs a step with PyTorch, which is not installed: {INSTALL}")
+
+
+def checked_practices(text: str | None) -> tuple[str, ...]:
+    """The practices of a list with commas, each once, in the order given; 'all' is every one."""
+    if text is None:
+        return ()
+    names = [name for part in text.split(",") if (name := part.strip().lower())]
+    if not names:
+        raise InvalidInput(f"--what-if names no practice; choose from {', '.join(PRACTICES)}, or {ALL}")
+    for name in names:
+        if name not in (*PRACTICES, ALL):
+            raise unknown("practice", name, PRACTICES, f"choose from {', '.join(PRACTICES)}, or {ALL}")
+    return PRACTICES if ALL in names else tuple(dict.fromkeys(names))
+
+
+def checked_precision(name: str | None, kind: str) -> str:
+    """The number format in which a model computes; where none is given bf16 on cuda and fp32 on cpu."""
+    if name is None:
+        return "bf16" if kind == "cuda" else "fp32"
+    if name not in PRECISIONS:
+        raise unknown("precision", name, PRECISIONS, f"a step runs in {', '.join(PRECISIONS)}")
+    if name == "tf32" and kind != "cuda":
+        raise InvalidInput("--precision tf32 is a format of GPUs; choose fp32 or bf16")
+    return name

@@ -1,0 +1,43 @@
+"""A few steps under torch.profiler, and the trace of every rank in one folder. Reads no trace."""
+
+from pathlib import Path
+from typing import Final
+
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from escala.measurement.bench.ranks import Ranks
+from escala.measurement.job.clock import Setting
+from escala.measurement.job.job import Runner
+
+WARM, ACTIVE = 1, 2
+STEPS: Final = WARM + ACTIVE
+
+
+def traced(setting: Setting, runner: Runner, folder: Path) -> None:
+    """Write rank0.json.gz, rank1.json.gz ... of the active steps; the profiler warms up in one before."""
+    own = folder / f"rank{setting.ranks.rank}.json.gz"
+    activities = [ProfilerActivity.CPU]
+    activities += [ProfilerActivity.CUDA] if setting.device.kind == "cuda" else []
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=0, warmup=WARM, active=ACTIVE, repeat=1),
+        on_trace_ready=lambda seen: seen.export_chrome_trace(str(own)),
+        record_shapes=True,
+        profile_memory=True,
+    ) as seen:
+        for _ in range(STEPS):
+            runner.step()
+            seen.step()
+    _collect(setting.ranks, own)
+
+
+def _collect(ranks: Ranks, own: Path) -> None:
+    """The first rank writes the files of the others, which may lie in other nodes, beside its own."""
+    if ranks.size == 1:
+        return
+    found: list[bytes | None] = [None] * ranks.size
+    dist.gather_object(own.read_bytes(), found if ranks.rank == 0 else None, group=ranks.control)
+    for rank, content in enumerate(found):
+        if ranks.rank == 0 and rank and content is not None:
+            own.with_name(f"rank{rank}.json.gz").write_bytes(content)
