@@ -1,13 +1,15 @@
 """A network from whatever a person gives: a catalogue name, a file, a folder, or hf:owner/name."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from escala.catalog import networks as catalog
+from escala.errors import InvalidInput
 from escala.formats.files import read_keys
 from escala.formats.hf import FILE_NAME, read_network
-from escala.formats.hub import from_hub
+from escala.formats.hub import config_file, from_hub
 from escala.formats.network_toml import network_from_description
 from escala.model.network import Network
 
@@ -23,6 +25,21 @@ def find_network(given: str) -> Network:
     if given.lower().endswith(ENDINGS) or (given and os.path.exists(given)):
         return _from_file(path)
     return catalog.network(given)
+
+
+def find_config(given: str) -> Mapping[str, object]:
+    """The keys of the config.json that a name or path means, for software that builds the model itself."""
+    if given.startswith(HUB_PREFIX):
+        return read_keys(Path(config_file(given.removeprefix(HUB_PREFIX))))
+    path = Path(given)
+    if path.is_dir():
+        return read_keys(path / FILE_NAME)
+    if not given.lower().endswith(ENDINGS) and not path.exists():
+        return catalog.config(given)
+    keys = read_keys(path)
+    if path.suffix.lower() != ".json" or "network" in keys:
+        raise InvalidInput(f"{given} describes a network in escala's own words; give its config.json")
+    return keys
 
 
 def _from_file(path: Path) -> Network:

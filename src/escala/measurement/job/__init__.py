@@ -1,4 +1,4 @@
-"""A person's own training step, run here: loaded, warmed up, timed, traced, and varied one practice at a time.
+"""A person's own training step, run here: loaded, timed, traced, and varied one practice at a time.
 
 What is arithmetic or only reads what was asked (spread, record, request, target, fault) loads without torch.
 """

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -93,4 +94,8 @@ def split(batch: Any, pieces: int) -> list[Any]:
     if count % pieces:
         raise InvalidInput(f"{count} samples of a batch do not make {pieces} equal micro-batches")
     size = count // pieces
-    return [mapped(batch, lambda each, at=at: each[at : at + size]) for at in range(0, count, size)]
+    return [mapped(batch, partial(_rows, begin=at, end=at + size)) for at in range(0, count, size)]
+
+
+def _rows(tensor: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    return tensor[begin:end]

@@ -4,6 +4,7 @@ This is the one place that catches every exception: code that is not ours may ra
 """
 
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -13,6 +14,7 @@ from typing import Final
 from escala.errors import EscalaError, InvalidInput, one_line
 
 LONGEST: Final = 300
+INSTALLED: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 OURS: Final = Path(__file__).resolve().parents[2]
 
 
@@ -33,7 +35,7 @@ def user_code(what: str) -> Iterator[None]:
 
 
 def told(error: BaseException) -> str:
-    """'raised ValueError: too wide (train.py:12, in loss: `x @ w`)', from the last line that is the person's."""
+    """'raised ValueError: too wide (train.py:12, in loss: `x @ w`)': the last line that is the person's."""
     said = one_line(str(error).strip().partition("\n")[0], LONGEST)
     kind = type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
@@ -49,7 +51,7 @@ def reason(error: BaseException) -> str:
 
 def _places(frames: list[traceback.FrameSummary]) -> list[str]:
     """The last line in code that was not installed as a package, then the line that raised, if another."""
-    own = [each for each in frames if "site-packages" not in Path(each.filename).parts]
+    own = [each for each in frames if not _is_installed(each.filename)]
     shown = [*own[-1:], *([frames[-1]] if not own or own[-1] is not frames[-1] else [])]
     return [_place(each) for each in shown]
 
@@ -65,5 +67,10 @@ def _short(name: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else name
 
 
+def _is_installed(name: str) -> bool:
+    """Whether a file belongs to Python or to a package, or is none at all (generated code)."""
+    return name.startswith("<") or any(Path(name).is_relative_to(each) for each in INSTALLED)
+
+
 def _is_ours(name: str) -> bool:
-    return Path(name).is_relative_to(OURS) or name.startswith("<frozen") or "contextlib.py" in name
+    return Path(name).is_relative_to(OURS)

@@ -12,6 +12,7 @@ import torch
 from escala.errors import InvalidInput, MissingExtra, one_line
 from escala.inputs import reason
 from escala.measurement.job.job import Autocast, Training
+from escala.measurement.job.practices import recompute, repeated_blocks
 from escala.measurement.job.request import Sizes
 
 INSTALL: Final = "pip install 'escala[hf,torch]'"
@@ -39,7 +40,7 @@ def huggingface_job(keys: Mapping[str, object], origin: str, sizes: Sizes, devic
     config = _config(keys, origin)
     model = _model(name, config, origin, device)
     if sizes.recomputes:
-        model.gradient_checkpointing_enable()
+        recompute(repeated_blocks(model))
     return Training(
         model=model.train(),
         optimizer=torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE),
@@ -79,8 +80,8 @@ def _model(name: str, config: Any, origin: str, device: torch.device) -> Any:
 
     made = getattr(transformers, name, None)
     if made is None:
-        said = transformers.__version__
-        raise InvalidInput(f"{origin}: transformers {said} has no class {one_line(name)}; use another version")
+        said = f"transformers {transformers.__version__} has no class {one_line(name)}"
+        raise InvalidInput(f"{origin}: {said}; use another version")
     with torch.device(device):
         return made(config)
 
@@ -107,4 +108,3 @@ def _precise(precision: str, device: torch.device) -> Callable[[Any, Any], Any]:
 def _loss(model: Any, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     loss: torch.Tensor = model(**batch).loss
     return loss
-

@@ -5,7 +5,7 @@ so that the same weights stand behind every variant and no second copy fills the
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -56,13 +56,13 @@ def checkpointing(job: Training) -> Turn:
     blocks = repeated_blocks(job.model)
     if not blocks:
         raise InvalidInput("the model has no ModuleList or Sequential of at least two blocks of one class")
+    if any(_is_recomputed(each) for each in blocks):
+        raise InvalidInput("the model recomputes already")
 
     @contextmanager
     def turn() -> Iterator[Training]:
         usual = [each.__dict__.get("forward") for each in blocks]
-        for each in blocks:
-            # an attribute of the object hides the method of its class until it is deleted
-            each.forward = partial(checkpoint, each.forward, use_reentrant=False)
+        recompute(blocks)
         try:
             yield job
         finally:
@@ -72,6 +72,16 @@ def checkpointing(job: Training) -> Turn:
                     each.forward = forward
 
     return turn
+
+
+def recompute(blocks: Sequence[nn.Module]) -> None:
+    """Let each block keep its inputs alone: an attribute of the object hides the method of its class."""
+    for each in blocks:
+        each.forward = partial(checkpoint, each.forward, use_reentrant=False)
+
+
+def _is_recomputed(block: nn.Module) -> bool:
+    return getattr(block.__dict__.get("forward"), "func", None) is checkpoint
 
 
 def repeated_blocks(model: nn.Module) -> list[nn.Module]:

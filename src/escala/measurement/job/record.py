@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from escala.measurement.job.spread import Spread
+from escala.measurement.sampling.usage import NodeUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +58,17 @@ class WhatIf:
 class StepRun:
     """A step that ran here: what, where, how long without any observer, FLOP, memory, what practices buy.
 
+    `parallelism` is single device, data parallel, or own (whatever the function made of its model).
     `model`, `parameters`, `optimizer`, `samples` and `tokens` (of one batch of one rank) are None where the
     job does not show them. Times are of the slowest rank, memory of the fullest, FLOP and rate of all ranks
-    together; `unit` is tokens or samples.
+    together; `unit` is tokens or samples. `usage` was sampled by every rank while the plain step was timed.
     """
 
     target: str
     device: str
     ranks: int
     threads: int
+    parallelism: str
     model: str | None
     parameters: int | None
     optimizer: str | None
@@ -79,6 +82,7 @@ class StepRun:
     flop_per_s: float | None
     peak_bytes: float | None
     memory: HeldMemory | None
+    usage: tuple[NodeUsage, ...]
     what_if: WhatIf | None
     notes: tuple[str, ...]
     is_interrupted: bool

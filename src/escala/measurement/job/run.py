@@ -18,6 +18,7 @@ from escala.measurement.bench.host import host_facts
 from escala.measurement.bench.ranks import Ranks, joined, left
 from escala.measurement.bench.rounds import Progress, reason, stoppable
 from escala.measurement.job.batches import samples, tokens
+from escala.measurement.job.beside import sampled, usage
 from escala.measurement.job.clock import WARMUP_STEPS, Setting, timed
 from escala.measurement.job.fault import user_code
 from escala.measurement.job.flop import counted_flop
@@ -31,9 +32,11 @@ from escala.measurement.job.target import imported
 from escala.measurement.job.trace import STEPS as TRACED_STEPS
 from escala.measurement.job.trace import traced
 from escala.measurement.job.whatif import of_all_ranks, what_if
+from escala.measurement.sampling.usage import NodeUsage
 
 TURN_STEPS: Final = 3
 """Timed steps of one turn of a practice."""
+SINGLE, DATA, OWN = "single device", "data parallel", "own"
 WRAPPED: Final = "the model was wrapped in DistributedDataParallel"
 TRACED_S: Final = 3.0
 """A step under the profiler takes about so many plain steps: only for the time that is said to be left."""
@@ -96,15 +99,19 @@ def _job(request: StepRequest, setting: Setting) -> tuple[Job, tuple[str, ...]]:
 
 def _shared(job: Job, setting: Setting) -> tuple[Job, tuple[str, ...]]:
     """Over several ranks a model that nobody has made parallel becomes data parallel."""
-    if setting.ranks.size == 1 or isinstance(job, Whole) or _is_parallel(job.model):
+    if setting.ranks.size == 1 or isinstance(job, Whole) or _parallelism(job) != SINGLE:
         return job, ()
     index = [setting.device.index] if job.device.type == "cuda" else None
     return replace(job, model=DistributedDataParallel(job.model, device_ids=index)), (WRAPPED,)
 
 
-def _is_parallel(model: Any) -> bool:
-    kinds = (DistributedDataParallel, FullyShardedDataParallel)
-    return isinstance(model, kinds) or any(isinstance(each, DTensor) for each in model.parameters())
+def _parallelism(job: Job) -> str:
+    """How the model of a job is spread over ranks, as far as the job shows it."""
+    if isinstance(job, Whole) or isinstance(job.model, FullyShardedDataParallel):
+        return OWN
+    if isinstance(job.model, DistributedDataParallel):
+        return DATA
+    return OWN if any(isinstance(each, DTensor) for each in job.model.parameters()) else SINGLE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,7 +126,8 @@ class Seen:
     flop: float | None = None
     memory: HeldMemory | None = None
     peak_bytes: float | None = None
-    is_interrupted: bool = False
+    usage: tuple[NodeUsage, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 def _observed(request: StepRequest, setting: Setting, runner: Runner) -> Seen:
@@ -135,21 +143,22 @@ def _observed(request: StepRequest, setting: Setting, runner: Runner) -> Seen:
     _timed(request, setting, runner, step_s, seen)
     setting.progress("tracing", TRACED_STEPS * TRACED_S * step_s)
     traced(setting, runner, request.folder)
-    seen.is_interrupted = setting.is_stopped()
-    if not seen.is_interrupted:
+    if not setting.is_stopped():
         _counted(setting, runner, step_s, seen)
     return seen
 
 
 def _timed(request: StepRequest, setting: Setting, runner: Runner, step_s: float, seen: Seen) -> None:
     mine: list[float] = []
-    for number in range(request.steps):
-        if mine and setting.is_stopped():
-            break
-        left_s = (request.steps - number + TRACED_STEPS * TRACED_S) * step_s
-        setting.progress(f"timing step {number + 1} of {request.steps}", left_s)
-        mine.append(timed(runner, 1, setting.device.wait))
+    with sampled() as beside:
+        for number in range(request.steps):
+            if mine and setting.is_stopped():
+                break
+            left_s = (request.steps - number + TRACED_STEPS * TRACED_S) * step_s
+            setting.progress(f"timing step {number + 1} of {request.steps}", left_s)
+            mine.append(timed(runner, 1, setting.device.wait))
     seen.times_s = setting.slowest(mine)
+    seen.usage, seen.gaps = usage(beside, setting.ranks, request.folder), beside.gaps
 
 
 def _counted(setting: Setting, runner: Runner, step_s: float, seen: Seen) -> None:
@@ -182,6 +191,7 @@ def _record(
         device=str(setting.device.place if training is None else training.device),
         ranks=setting.ranks.size,
         threads=setting.device.threads,
+        parallelism=_parallelism(job),
         model=None if training is None else type(_inner(training.model)).__name__,
         parameters=None if training is None else sum(each.numel() for each in training.model.parameters()),
         optimizer=None if training is None else type(training.optimizer).__name__,
@@ -195,8 +205,9 @@ def _record(
         flop_per_s=None if seen.flop is None else seen.flop / step_s.median,
         peak_bytes=seen.peak_bytes,
         memory=seen.memory,
+        usage=seen.usage,
         what_if=tried,
-        notes=notes,
+        notes=(*notes, *seen.gaps),
         is_interrupted=setting.stop.is_asked,
     )
 

@@ -1,4 +1,4 @@
-"""`package.module:function` as the function that it names. Imports the person's module; calls nothing in it."""
+"""`package.module:function` as the function that it names. Imports the module; calls nothing in it."""
 
 import importlib
 import inspect

@@ -114,7 +114,7 @@ def _first_steps(setting: Setting, variant: Variant, reference: Any) -> None:
 
 
 def _rounds(setting: Setting, variants: Sequence[Variant], rounds: int, steps: int) -> bool:
-    """All rounds; True where a person stopped them. A round that was not finished counts as far as it went."""
+    """All rounds; True where a person stopped them. An unfinished round counts as far as it went."""
     for number in range(rounds):
         for each in variants if number % 2 == 0 else reversed(variants):
             if each.why or each.turn is None:
@@ -180,5 +180,3 @@ def _verdict(gains: Sequence[float]) -> str:
     if known.low > 1.0:
         return FASTER
     return SLOWER if known.high < 1.0 else NOISE
-
-
