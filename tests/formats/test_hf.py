@@ -11,6 +11,7 @@ from escala import inputs
 from escala.catalog import networks
 from escala.errors import InvalidInput
 from escala.formats.hf import network_from_config, read_network
+from escala.formats.networks import find_config
 
 LLAMA = dict(networks.config("llama-3.1-8b"))
 
@@ -236,3 +237,18 @@ def test_head_that_bert_does_not_have_here():
 
     with pytest.raises(InvalidInput, match="'architectures' at the top level is 'BertForMultipleChoice'"):
         network_from_config(config, "mine", "test")
+
+
+def test_the_keys_of_a_config_are_found_by_name_folder_and_file(tmp_path: Path):
+    path = write(tmp_path, LLAMA)
+
+    assert find_config(str(path)) == find_config(str(tmp_path)) == LLAMA
+    assert find_config("meta-llama/Llama-3.1-8B") == LLAMA
+
+
+def test_a_network_in_own_words_has_no_config(tmp_path: Path):
+    path = tmp_path / "mine.toml"
+    path.write_text('schema = "escala/network@1"\n')
+
+    with pytest.raises(InvalidInput, match="in escala's own words; give its config"):
+        find_config(str(path))

@@ -22,10 +22,11 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
-from escala.report.numbers import count, flop_rate, in_percent, plural, seconds, short, span
+from escala.report.numbers import count, flop_rate, plural, seconds, short, span
 from escala.units import digits, percent, show_bytes, show_si
 
 STYLES: Final = {"faster": "green", "slower": "red", "failed": "red"}
+SLOW_FIRST_S: Final = 3.0
 SAME_LOSS: Final = 1e-5
 """A relative difference that another order of sums makes in fp32 (6e-8 for one sum, over thousands)."""
 
@@ -56,6 +57,12 @@ def print_what_if(console: Console, given: WhatIf) -> None:
             add_row(table, _title(each), *_measured(each), _loss(each))
     put_table(console, table)
     failed = [f"{each.title}: {one_line(each.why, 300)}" for each in given.tried if each.step_s is None]
+    slow = [
+        f"{each.title}: the first step took {seconds(each.first_step_s)}"
+        for each in given.tried
+        if each.step_s is not None and each.first_step_s is not None and each.first_step_s > SLOW_FIRST_S
+    ]
+    hanging(console, "Once", [line for each in slow for line in flow([each], room(console))], style=STRONG)
     hanging(console, "Not", [line for each in failed for line in flow([each], room(console))], style=STRONG)
 
 
@@ -122,4 +129,6 @@ def _gain(given: Spread) -> str:
 def _loss(given: Tried) -> str:
     if given.loss_change is None:
         return "" if given.loss is None else f"{given.loss:.4g}"
-    return "same" if abs(given.loss_change) < SAME_LOSS else f"{in_percent(given.loss_change, '+')} %"
+    if abs(given.loss_change) < SAME_LOSS:
+        return "same"
+    return f"{given.loss_change * 100:+.2g} %".replace("-", "−")

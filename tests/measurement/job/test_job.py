@@ -38,7 +38,7 @@ def test_a_function_alone_is_a_whole_step():
 
     ran = []
     job = job_of(lambda: ran.append(1), "train:make")
-    Runner(job).step()
+    Runner(job, "it").step()
 
     assert isinstance(job, Whole)
     assert ran == [1]
@@ -65,7 +65,7 @@ def test_anything_else_is_refused(spoil, said: str):
 @pytest.mark.parametrize(
     ("loss", "said"),
     [
-        (lambda model, batch: model(batch), "returned a tensor of (4, 1); it has to be one number"),
+        (lambda model, batch: model(batch), "returned a tensor of (4, 1); it has to be"),
         (lambda model, batch: 3.0, "returned float"),
         (lambda model, batch: batch.mean(), "one number that depends on the model"),
     ],
@@ -73,7 +73,10 @@ def test_anything_else_is_refused(spoil, said: str):
 def test_a_loss_that_is_no_number_of_the_model_is_refused(loss, said: str):
     from escala.measurement.job.job import job_of, running
 
-    with running(job_of(parts(loss), "it")) as runner, pytest.raises(InvalidInput, match=re.escape(said)):
+    with (
+        running(job_of(parts(loss), "it"), "it") as runner,
+        pytest.raises(InvalidInput, match=re.escape(said)),
+    ):
         runner.step()
 
 
@@ -103,4 +106,4 @@ def test_flop_of_attention_are_counted_on_processors_too():
 
     # one product of scores: 2 * (2 * 4) * 8 * 8 * 16 FLOP; two in forward, five in backward (scores again)
     product = 2 * 8 * 8 * 8 * 16
-    assert counted_flop(Runner(Whole(step=step))) == 7 * product
+    assert counted_flop(Runner(Whole(step=step), "it")) == 7 * product

@@ -15,6 +15,7 @@ from torch.profiler import record_function
 
 from escala.errors import InvalidInput
 from escala.measurement.job.batches import Feed, on_device, split
+from escala.measurement.job.fault import user_code
 from escala.measurement.job.target import CONTRACT
 
 PARTS: Final = ("model", "optimizer", "batches", "loss")
@@ -106,9 +107,10 @@ def _shape(returned: Any) -> str:
 
 @dataclass(slots=True)
 class Runner:
-    """Runs steps of a job, one after the other; `close` lets go of its batches."""
+    """Runs steps of a job, one after the other, and tells what they raise as that of `name`."""
 
     job: Job
+    name: str
     feed: Feed | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -118,13 +120,18 @@ class Runner:
 
     def step(self) -> None:
         """One step."""
-        if isinstance(self.job, Whole):
-            self.job.step()
-            return
+        with user_code(self.name):
+            if isinstance(self.job, Whole):
+                self.job.step()
+            else:
+                train(self.job, self.batch())
+
+    def batch(self) -> Any:
+        """The next batch, on the device of the model."""
         assert self.feed is not None
+        assert isinstance(self.job, Training)
         with record_function("data"):
-            batch = on_device(self.feed.next(), self.job.device)
-        train(self.job, batch)
+            return on_device(self.feed.next(), self.job.device)
 
     def close(self) -> None:
         """End what draws batches."""
@@ -133,9 +140,9 @@ class Runner:
 
 
 @contextmanager
-def running(job: Job) -> Iterator[Runner]:
+def running(job: Job, name: str) -> Iterator[Runner]:
     """A runner of the job, closed at the end."""
-    runner = Runner(job)
+    runner = Runner(job, name)
     try:
         yield runner
     finally:

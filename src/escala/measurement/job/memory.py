@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.profiler import ProfilerActivity, profile
 
 from escala.measurement.job.job import Runner, Training
@@ -64,8 +65,13 @@ def held_before(runner: Runner) -> float:
         if isinstance(each, torch.Tensor)
     ]
     every = [*job.model.parameters(), *job.model.buffers(), *states]
-    storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in every}
-    return float(sum(storages.values()))
+    storages = [_own(each).untyped_storage() for each in every]
+    return float(sum({each.data_ptr(): each.nbytes() for each in storages}.values()))
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _counted(step: Callable[[], None], device: torch.device) -> float:

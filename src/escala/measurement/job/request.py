@@ -1,13 +1,14 @@
 """What a person asks of a step that runs here, and refusals before anything is loaded. Loads no torch."""
 
 import importlib.util
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from escala.errors import InvalidInput, MissingExtra, unknown
-from escala.measurement.bench.request import INSTALL
+from escala.measurement.bench.request import INSTALL, is_launched
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16")
 PRACTICES: Final = ("amp", "compile", "checkpointing", "accumulation", "workers", "fused-optimizer")
@@ -42,6 +43,11 @@ class StepRequest:
     keys: Mapping[str, object] | None = None
     sizes: Sizes | None = None
     practices: tuple[str, ...] = ()
+
+
+def launched_ranks(environment: Mapping[str, str] = os.environ) -> int:
+    """How many ranks a launcher started; this one alone without a launcher."""
+    return int(environment["WORLD_SIZE"]) if is_launched(environment) else 1
 
 
 def require_torch() -> None:

@@ -76,7 +76,7 @@ def _measured(request: StepRequest, setting: Setting) -> StepRun | None:
             f"--what-if changes the model, and {request.target} returned a step alone;"
             " return (model, optimizer, batches, loss)"
         )
-    with running(job) as runner, user_code(request.target):
+    with running(job, request.target) as runner:
         seen = _observed(request, setting, runner)
     tried = _tried(request, setting, job)
     return _record(request, setting, job, seen, tried, notes) if setting.ranks.rank == 0 else None
@@ -134,7 +134,8 @@ def _observed(request: StepRequest, setting: Setting, runner: Runner) -> Seen:
     """Warm-up, then each observer in turn."""
     seen = Seen(times_s=[])
     if runner.feed is not None:
-        batch = runner.feed.next()
+        with user_code(request.target):
+            batch = runner.batch()
         seen.samples, seen.tokens = samples(batch), tokens(batch)
         seen.amount, seen.unit = of_all_ranks(setting, batch)
     for number in range(WARMUP_STEPS):
@@ -213,4 +214,6 @@ def _record(
 
 
 def _inner(model: Any) -> Any:
-    return model.module if isinstance(model, DistributedDataParallel) else model
+    """The model under what distributes or compiles it."""
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    return getattr(inner, "_orig_mod", inner)

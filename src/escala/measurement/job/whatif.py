@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from escala.errors import EscalaError
-from escala.measurement.job.batches import Feed, on_device, samples, tokens
+from escala.measurement.job.batches import samples, tokens
 from escala.measurement.job.clock import Setting, timed
 from escala.measurement.job.fault import user_code
 from escala.measurement.job.job import Training, running, train
@@ -23,6 +23,8 @@ from escala.measurement.job.record import Tried, WhatIf
 from escala.measurement.job.spread import LEAST_SAMPLES, spread
 
 PLAIN: Final = "plain"
+NAME: Final = "it"
+"""What the message calls a practice that raises; its title stands before it."""
 SEED: Final = 7
 FASTER, SLOWER, NOISE, UNDECIDED, FAILED = "faster", "slower", "within the noise", "undecided", "failed"
 
@@ -44,7 +46,8 @@ class Variant:
 
 def what_if(setting: Setting, job: Training, names: Sequence[str], rounds: int, steps: int) -> WhatIf:
     """Turns of `steps` steps of the plain job and of each practice, in so many rounds."""
-    reference = on_device(Feed(job.batches).next(), job.device)
+    with running(job, PLAIN) as runner, user_code(PLAIN):
+        reference = runner.batch()
     with still(job):
         variants = [_prepared(setting, job, PLAIN, reference)]
         for name in names:
@@ -91,9 +94,8 @@ def _prepared(setting: Setting, job: Training, name: str, reference: Any) -> Var
     variant = Variant(name=name, title=title)
     setting.progress(f"first steps: {title}", 0.0)
     try:
-        with user_code(title):
-            variant.turn = make(job)
-            _first_steps(setting, variant, reference)
+        variant.turn = make(job)
+        _first_steps(setting, variant, reference)
     except EscalaError as error:
         variant.why = str(error)
     variant.why = next(filter(None, setting.ranks.gather(variant.why)), "")
@@ -104,10 +106,11 @@ def _prepared(setting: Setting, job: Training, name: str, reference: Any) -> Var
 
 def _first_steps(setting: Setting, variant: Variant, reference: Any) -> None:
     assert variant.turn is not None
-    with variant.turn() as job, running(job) as runner:
+    with variant.turn() as job, running(job, NAME) as runner:
         torch.manual_seed(SEED)
         began_s = time.perf_counter()
-        variant.loss = float(train(job, reference))
+        with user_code(NAME):
+            variant.loss = float(train(job, reference))
         variant.first_step_s = time.perf_counter() - began_s
         variant.step_s = timed(runner, 1, setting.device.wait)
         variant.peak_bytes = setting.ranks.most(peak_bytes(runner, job.device))
@@ -137,7 +140,7 @@ def _take_turn(setting: Setting, variant: Variant, number: int, steps: int) -> N
     assert variant.turn is not None
     mean_s = 0.0
     try:
-        with user_code(variant.title), variant.turn() as job, running(job) as runner:
+        with variant.turn() as job, running(job, NAME) as runner:
             runner.step()
             mean_s = timed(runner, steps, setting.device.wait)
     except EscalaError as error:
