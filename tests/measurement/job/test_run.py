@@ -72,7 +72,7 @@ LLAMA = {
 
 
 def asked(target: str, folder: Path, **given) -> StepRequest:
-    return StepRequest(target=target, kind=None, folder=folder, **{"steps": 6, "rounds": 6, **given})
+    return StepRequest(target=target, kind="cpu", folder=folder, **{"steps": 6, "rounds": 6, **given})
 
 
 def ran(request: StepRequest):
@@ -202,7 +202,7 @@ def test_two_ranks_are_one_data_parallel_job(tmp_path: Path, write):
             from escala.measurement.job.request import StepRequest
             from escala.measurement.job.run import run_step
             found = run_step(
-                StepRequest(target="{name}:computes", kind=None, steps=3, rounds=1, folder=Path("{tmp_path}"),
+                StepRequest(target="{name}:computes", kind="cpu", steps=3, rounds=1, folder=Path("{tmp_path}"),
                             practices=("accumulation",)),
                 lambda what, left_s: None)
             if found is not None:

@@ -13,7 +13,7 @@ from escala.errors import InvalidInput, MissingExtra, one_line
 from escala.inputs import reason
 from escala.measurement.job.job import Autocast, Training
 from escala.measurement.job.practices import recompute, repeated_blocks
-from escala.measurement.job.request import Sizes
+from escala.measurement.job.request import SEQUENCE_TOKENS, Sizes
 
 INSTALL: Final = "pip install 'escala[hf,torch]'"
 BATCHES: Final = 4
@@ -93,7 +93,9 @@ def _batch(kind: str, config: Any, sizes: Sizes, device: torch.device) -> dict[s
         labels = torch.randint(config.num_labels, (sizes.micro_batch,), device=device)
         return {"pixel_values": pixels, "labels": labels}
     text = config.get_text_config()
-    ids = torch.randint(text.vocab_size, (sizes.micro_batch, sizes.sequence_tokens), device=device)
+    context = getattr(text, "max_position_embeddings", None) or SEQUENCE_TOKENS
+    tokens = sizes.sequence_tokens or min(SEQUENCE_TOKENS, context)
+    ids = torch.randint(text.vocab_size, (sizes.micro_batch, tokens), device=device)
     return {"input_ids": ids, "labels": ids}
 
 

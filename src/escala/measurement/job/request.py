@@ -19,10 +19,13 @@ MICRO_BATCH: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Of a model that escala builds: samples a rank, tokens of each, number format, recompute."""
+    """Of a model that escala builds: samples a rank, tokens of each, number format, recompute.
+
+    Without `sequence_tokens` a sample has 512, or as many as the context holds.
+    """
 
     micro_batch: int
-    sequence_tokens: int
+    sequence_tokens: int | None
     precision: str
     recomputes: bool = False
 
@@ -31,18 +34,19 @@ class Sizes:
 class StepRequest:
     """A checked request.
 
-    `keys` are those of a config.json, with `sizes`; without them the target is a function. `kind` is that of
-    the device (None: what there is), `folder` takes the traces.
+    `keys` are those of a config.json, with `sizes`; without them the target is a function, whose model
+    `moves` to the device if that was named. `folder` takes the traces.
     """
 
     target: str
-    kind: str | None
+    kind: str
     steps: int
     rounds: int
     folder: Path
     keys: Mapping[str, object] | None = None
     sizes: Sizes | None = None
     practices: tuple[str, ...] = ()
+    moves: bool = False
 
 
 def launched_ranks(environment: Mapping[str, str] = os.environ) -> int:

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from escala.errors import InvalidInput
-from escala.measurement.bench.device import Device, device_of, present_kind
+from escala.measurement.bench.device import Device, device_of
 from escala.measurement.bench.host import host_facts
 from escala.measurement.bench.ranks import Ranks, joined, left
 from escala.measurement.bench.rounds import Progress, reason, stoppable
@@ -44,24 +44,23 @@ TRACED_S: Final = 3.0
 
 def run_step(request: StepRequest, progress: Progress) -> StepRun | None:
     """What a step takes here; None in every rank but the first. Traces lie in the folder of the request."""
-    kind = present_kind(request.kind)
     try:
-        ranks = joined(kind)
+        ranks = joined(request.kind)
     except RuntimeError as error:
         raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
     try:
         with stoppable() as stop:
-            device = _device(request, kind, ranks)
+            device = _device(request, ranks)
             setting = Setting(ranks=ranks, device=device, stop=stop, progress=progress)
             return _measured(request, setting)
     finally:
         left()
 
 
-def _device(request: StepRequest, kind: str, ranks: Ranks) -> Device:
+def _device(request: StepRequest, ranks: Ranks) -> Device:
     """The device of this rank; a function keeps the threads that its own launch gives it."""
     threads = torch.get_num_threads()
-    found = device_of(kind, host_facts(), ranks.local_rank, ranks.local_size)
+    found = device_of(request.kind, host_facts(), ranks.local_rank, ranks.local_size)
     if request.keys is not None:
         return found
     torch.set_num_threads(threads)
@@ -92,7 +91,7 @@ def _job(request: StepRequest, setting: Setting) -> tuple[Job, tuple[str, ...]]:
     function = imported(request.target)
     with user_code(request.target):
         job = job_of(function(), request.target)
-    if isinstance(job, Training) and request.kind is not None:
+    if isinstance(job, Training) and request.moves:
         job.model.to(place)
     return _shared(job, setting)
 
