@@ -22,7 +22,7 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
-from escala.report.numbers import count, flop_rate, plural, seconds, short, span
+from escala.report.numbers import count, plural, seconds, short, span
 from escala.units import digits, percent, show_bytes, show_si
 
 STYLES: Final = {"faster": "green", "slower": "red", "failed": "red"}
@@ -84,7 +84,6 @@ def _time(given: StepRun) -> Iterator[str]:
     yield f"{given.step_s.samples} step{plural(given.step_s.samples)}"
     yield "" if given.rate_per_s is None else f"{digits(given.rate_per_s)} {given.unit}/s"
     yield "" if given.flop is None else show_si(given.flop, "FLOP")
-    yield "" if given.flop_per_s is None else flop_rate(given.flop_per_s)
 
 
 def _interval(given: Spread) -> str:

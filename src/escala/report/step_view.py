@@ -11,18 +11,15 @@ from escala.measurement.profile.analyse import Planned, profile
 from escala.measurement.profile.read import read_traces
 from escala.measurement.profile.record import Profile
 
-NO_CLUSTER = "no cluster; give --cluster bench.json, which `escala bench` writes, or --gpu"
-NO_NETWORK = "the network is not known; name it with --model"
 
-
-def profiled_step(request: StepRequest, asked: Asked | None, unasked: str, progress: Progress) -> Profile | None:
+def profiled_step(request: StepRequest, asked: Asked, progress: Progress) -> Profile | None:
     """The profile of a step beside its prediction; None in every rank but the first."""
     run = run_step(request, progress)
     if run is None:
         return None
-    plan, why = (None, unasked) if asked is None else _planned(asked, run)
-    found = profile(read_traces([str(request.folder)]), planned=plan)
-    return joined(found, run, why)
+    plan, why = _planned(asked, run)
+    device = None if asked.cluster is None else asked.cluster.accelerator
+    return joined(profile(read_traces([str(request.folder)]), device, plan), run, why)
 
 
 def _planned(asked: Asked, run: StepRun) -> tuple[Planned | None, str]:

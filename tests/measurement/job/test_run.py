@@ -202,8 +202,8 @@ def test_two_ranks_are_one_data_parallel_job(tmp_path: Path, write):
             from escala.measurement.job.request import StepRequest
             from escala.measurement.job.run import run_step
             found = run_step(
-                StepRequest(target="{name}:computes", kind="cpu", steps=3, rounds=1, folder=Path("{tmp_path}"),
-                            practices=("accumulation",)),
+                StepRequest(target="{name}:computes", kind="cpu", steps=3, rounds=1,
+                            folder=Path("{tmp_path}"), practices=("accumulation",)),
                 lambda what, left_s: None)
             if found is not None:
                 Path("found.json").write_bytes(msgspec.json.encode(found))

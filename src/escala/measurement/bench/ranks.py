@@ -60,8 +60,8 @@ class Ranks:
         return float(found[0])
 
 
-def joined(kind: str) -> Ranks:
-    """This process among the ranks that a launcher started, or alone."""
+def joined(kind: str, patience: timedelta = PATIENCE) -> Ranks:
+    """This process among the ranks that a launcher started, or alone; ranks wait so long for each other."""
     if not is_launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return Ranks()
     import torch.distributed as dist
@@ -70,7 +70,7 @@ def joined(kind: str) -> Ranks:
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if size % local_size:
         raise InvalidInput(f"{size} ranks are not nodes of {local_size}; launch as many in every node")
-    dist.init_process_group(BACKENDS[kind], timeout=PATIENCE)
+    dist.init_process_group(BACKENDS[kind], timeout=patience)
     return Ranks(
         rank=rank,
         size=size,
@@ -78,7 +78,7 @@ def joined(kind: str) -> Ranks:
         local_size=local_size,
         backend=BACKENDS[kind],
         groups=_groups(rank, size, local_size),
-        control=None if kind == "cpu" else dist.new_group(backend="gloo", timeout=PATIENCE),
+        control=None if kind == "cpu" else dist.new_group(backend="gloo", timeout=patience),
     )
 
 

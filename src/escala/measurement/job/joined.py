@@ -4,32 +4,37 @@ from dataclasses import replace
 
 from escala.measurement.job.record import StepRun
 from escala.measurement.profile.record import Prediction, Profile, Speed
+from escala.units import show_seconds
 
 
 def joined(given: Profile, run: StepRun, unpredicted: str) -> Profile:
     """The profile of traced steps; rates and the prediction's error are against steps that nothing slowed.
 
-    Parts of the step stay those of the trace; a note says how much longer its steps are.
+    FLOP are those that torch counted, where it counted any. Parts of the step stay those of the trace; a note
+    has the seconds of both.
     """
     step_s, traced_s = run.step_s.median, given.critical.step_s
-    slowed = f"the profiler makes a step {traced_s / step_s:.2f} times as long; parts of the step are traced"
-    why = f"no prediction: {unpredicted}" if unpredicted else ""
+    both = f"a step took {show_seconds(step_s)}, and {show_seconds(traced_s)} under the profiler"
     return replace(
         given,
-        speed=None if given.speed is None else _faster(given.speed, traced_s / step_s),
+        speed=None if given.speed is None else _unslowed(given.speed, traced_s, run),
         predicted=None if given.predicted is None else _against(given.predicted, step_s),
         run=run,
-        unsaid=(*given.unsaid, *([why] if why else [])),
-        notes=(*given.notes, slowed),
+        unsaid=(*given.unsaid, *([f"prediction: {unpredicted}"] if unpredicted else [])),
+        notes=(*given.notes, f"{both}; its parts are those of the trace"),
     )
 
 
-def _faster(speed: Speed, ratio: float) -> Speed:
+def _unslowed(speed: Speed, traced_s: float, run: StepRun) -> Speed:
+    """FLOP of a rank / seconds without the profiler, and the shares of the peak that follow from it."""
+    step_s = run.step_s.median
+    flop_per_s = speed.flop_per_s * traced_s / step_s if run.flop is None else run.flop / run.ranks / step_s
+    ratio = flop_per_s / speed.flop_per_s
     return replace(
         speed,
-        flop_per_s=speed.flop_per_s * ratio,
+        flop_per_s=flop_per_s,
         hfu=None if speed.hfu is None else speed.hfu * ratio,
-        mfu=None if speed.mfu is None else speed.mfu * ratio,
+        mfu=None if speed.mfu is None else speed.mfu * traced_s / step_s,
     )
 
 

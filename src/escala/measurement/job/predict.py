@@ -20,8 +20,8 @@ OWN: Final = "own"
 class Asked:
     """What a prediction of a run needs beside the run: network, machine, software, format, recompute."""
 
-    network: Network
-    cluster: Cluster
+    network: Network | None
+    cluster: Cluster | None
     engine: str
     precision: str
     sequence_tokens: int | None
@@ -30,6 +30,12 @@ class Asked:
 
 def planned(asked: Asked, run: StepRun) -> Planned:
     """The run as a problem and a plan: one device or data parallel, one micro-batch a step."""
+    if asked.network is None:
+        raise InvalidInput("a function does not say which network it trains; name it with --model")
+    if asked.cluster is None:
+        raise InvalidInput(
+            "no machine is given; add --cluster bench.json (`escala bench` writes it) or --gpu"
+        )
     _refuse_unknown(run)
     assert run.samples is not None
     tokens = run.tokens // run.samples if run.tokens else asked.sequence_tokens

@@ -79,7 +79,6 @@ class StepRun:
     unit: str
     rate_per_s: float | None
     flop: float | None
-    flop_per_s: float | None
     peak_bytes: float | None
     memory: HeldMemory | None
     usage: tuple[NodeUsage, ...]

@@ -5,6 +5,7 @@ FLOP, the tracker of memory. Ctrl-C leaves out what has not begun, but never the
 """
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Final
 
 import torch
@@ -36,6 +37,8 @@ from escala.measurement.sampling.usage import NodeUsage
 
 TURN_STEPS: Final = 3
 """Timed steps of one turn of a practice."""
+PATIENCE: Final = timedelta(minutes=30)
+"""Of ranks for each other: one may compile, or read its data, while the others wait."""
 SINGLE, DATA, OWN = "single device", "data parallel", "own"
 WRAPPED: Final = "the model was wrapped in DistributedDataParallel"
 TRACED_S: Final = 3.0
@@ -45,7 +48,7 @@ TRACED_S: Final = 3.0
 def run_step(request: StepRequest, progress: Progress) -> StepRun | None:
     """What a step takes here; None in every rank but the first. Traces lie in the folder of the request."""
     try:
-        ranks = joined(request.kind)
+        ranks = joined(request.kind, PATIENCE)
     except RuntimeError as error:
         raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
     try:
@@ -54,7 +57,7 @@ def run_step(request: StepRequest, progress: Progress) -> StepRun | None:
             setting = Setting(ranks=ranks, device=device, stop=stop, progress=progress)
             return _measured(request, setting)
     finally:
-        left()
+        left(ranks)
 
 
 def _device(request: StepRequest, ranks: Ranks) -> Device:
@@ -202,7 +205,6 @@ def _record(
         unit=seen.unit,
         rate_per_s=None if seen.amount is None else seen.amount / step_s.median,
         flop=seen.flop,
-        flop_per_s=None if seen.flop is None else seen.flop / step_s.median,
         peak_bytes=seen.peak_bytes,
         memory=seen.memory,
         usage=seen.usage,

@@ -7,6 +7,8 @@ the mean over the recorded steps.
 from dataclasses import dataclass
 from typing import Final
 
+from escala.measurement.job.record import StepRun
+
 PROFILE_SCHEMA: Final = "escala/profile@1"
 
 
@@ -186,7 +188,9 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One recorded step; `critical_rank` is the one that waits least for others, so the one that decides.
+    """One recorded step; `run` is what was measured beside the trace where the step ran here.
+
+    `critical_rank` is the one that waits least for others, so the one that decides.
 
     `has_device` says that a device's timeline was read. `unsaid` names what the traces do not say.
     """
@@ -206,6 +210,7 @@ class Profile:
     predicted: Prediction | None
     unsaid: tuple[str, ...]
     notes: tuple[str, ...]
+    run: StepRun | None = None
 
     @property
     def critical(self) -> RankProfile:
