@@ -106,8 +106,8 @@ def test_a_tiny_llama_is_timed_counted_and_traced(tmp_path: Path):
 
 def test_recomputing_keeps_fewer_activations(tmp_path: Path):
     pytest.importorskip("transformers", reason="the model is of transformers")
-    keys = {**LLAMA, "num_hidden_layers": 6}
-    sizes = {"micro_batch": 4, "sequence_tokens": 128, "precision": "fp32"}
+    keys = {**LLAMA, "num_hidden_layers": 6, "vocab_size": 64}
+    sizes = {"micro_batch": 2, "sequence_tokens": 64, "precision": "fp32"}
 
     plain = ran(asked("tiny", tmp_path, keys=keys, sizes=Sizes(**sizes), steps=1))
     again = ran(asked("tiny", tmp_path, keys=keys, sizes=Sizes(**sizes, recomputes=True), steps=1))
@@ -130,7 +130,7 @@ def test_practices_are_compared_with_the_plain_step(tmp_path: Path, write):
     name = write(textwrap.dedent(JOB))
     practices = ("checkpointing", "accumulation", "workers", "fused-optimizer", "amp")
 
-    tried = ran(asked(f"{name}:computes", tmp_path, steps=1, practices=practices)).what_if
+    tried = ran(asked(f"{name}:computes", tmp_path, steps=1, rounds=1, practices=practices)).what_if
 
     assert tried is not None
     found = {each.practice: each for each in tried.tried}
@@ -144,7 +144,7 @@ def test_practices_are_compared_with_the_plain_step(tmp_path: Path, write):
     for practice in ("checkpointing", "accumulation", "fused-optimizer"):
         assert found[practice].loss == pytest.approx(tried.plain.loss, rel=1e-5)
     assert 0 < abs(found["amp"].loss_change) < 0.05
-    assert {each.verdict for each in tried.tried} <= {"faster", "slower", "within the noise", "failed"}
+    assert {each.verdict for each in tried.tried} == {"undecided", "failed"}  # after one round
 
 
 def test_workers_feed_a_job_that_waits_for_its_data(tmp_path: Path, write):
@@ -183,7 +183,9 @@ def test_a_practice_that_fails_does_not_stop_the_others(tmp_path: Path, write):
             """)
     )
 
-    found = ran(asked(f"{name}:stubborn", tmp_path, steps=1, practices=("accumulation", "fused-optimizer")))
+    found = ran(
+        asked(f"{name}:stubborn", tmp_path, steps=1, rounds=1, practices=("accumulation", "fused-optimizer"))
+    )
 
     split, fused = found.what_if.tried
     assert split.verdict == "failed"
