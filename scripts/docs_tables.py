@@ -1,6 +1,7 @@
 """Tables of the documentation: constants of the model, and published runs beside their predictions."""
 
 import ast
+import csv
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -326,6 +327,27 @@ def _in_short(rows: Sequence[Scored]) -> tuple[object, ...]:
     return len(rows), share(mean(map(abs, errors))), percent(mean(errors)), furthest
 
 
+def halves_table() -> str:
+    """Sources of which one half was calibrated on and the other scored, as scripts/halves wrote them."""
+    rows = csv.DictReader((ROOT / "docs" / "data" / "halves.csv").read_text().splitlines())
+    head = ("source", "own runs", "scored", "before", "after", "in the published fit")
+    return table(
+        head,
+        [
+            (
+                row["source"],
+                row["own_runs"],
+                f"{row['held_runs']} in {row['held_configurations']} configurations",
+                *(
+                    f"{float(row[name]):.1%}".replace("%", f"{GLUE}%")
+                    for name in ("before", "after", "in_fit")
+                ),
+            )
+            for row in rows
+        ],
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "assumptions": assumption_table,
     "sources": source_table,
@@ -339,4 +361,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "korthikanti": korthikanti_table,
     "torchtitan": torchtitan_table,
     "torchtitan_memory": torchtitan_memory_table,
+    "halves": halves_table,
 }

@@ -150,6 +150,7 @@ def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *tables: dict[str, Any
     run = {
         "title": "a fit",
         "date": "2026-11-30",
+        "digest": "0123",
         "engines": [],
         "accelerators": [],
         "pairs": ["a on hopper"],

@@ -17,8 +17,9 @@ from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import VERBS
 from escala.formats import bench_record
-from escala.measurement import runrecord, verify
+from escala.measurement import calibrate, runrecord, verify
 from escala.measurement.bench import ladder
+from escala.model import own
 from escala.model.plan import CHOICES
 from escala.report import answer, catalog_view, doctor, explain_view, operations_view, validate_view
 from escala.report.planwords import FIXABLE, words
@@ -29,6 +30,7 @@ MODULES = (
     *(answer, explain_view, catalog_view, doctor, validate_view, operations_view),
     *(bench_record, ladder),
     *(runrecord, verify),
+    *(calibrate, own),
 )
 RECORDS = [
     value

@@ -21,17 +21,20 @@ UNITS = words("bits bytes flop j kg m s tokens usd w")
 # Pure numbers: a part of a whole, a ratio of two things of a kind, an exponent, passes over data.
 RATIOS = words(
     """
-    efficiency exposed factor floor fraction hfu hidden high imbalance level low mfu mid norm overlap
-    oversubscription passes pue ratio share slack straggler
+    efficiency error exposed factor floor fraction hfu hidden high imbalance level low mfu mid norm overlap
+    oversubscription passes pue ratio sd share slack straggler
     """
 )
+
+# A number whose field stands beside it has the unit of that field.
+NAMED = words("after before")
 
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets channels clients cores count counts devices experts groups heads hours inputs keys
-    layers levels messages moments nodes norms outputs parameters patches pixels positions queries ranks
-    rounds rows samples splits stages steps tensors types
+    batches buckets channels clients configurations cores count counts devices experts groups heads hours
+    inputs keys layers levels messages moments nodes norms outputs parameters patches pixels positions
+    queries ranks rounds rows samples splits stages steps tensors types
     """
 )
 EXTENTS = words("batch dim hidden inner inside k kernel outer pattern period rank stride vocab weights width")
@@ -58,7 +61,7 @@ def has_unit(name: str) -> bool:
     if "_per_" in name:
         numerator, denominator = name.rsplit("_per_", 1)
         return has_unit(numerator) and denominator.split("_")[-1] in PER
-    return name.split("_")[-1] in UNITS | RATIOS | COUNTS | EXTENTS
+    return name.split("_")[-1] in UNITS | RATIOS | COUNTS | EXTENTS | NAMED
 
 
 def is_number(annotation: Any) -> bool:

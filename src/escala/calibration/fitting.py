@@ -2,22 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from escala.calibration.free import Free
-from escala.calibration.posterior import Posterior, most_probable
+from escala.calibration.posterior import Posterior
 from escala.calibration.reading import Reading
-from escala.calibration.sample import Sample, predicted, slopes
+from escala.calibration.sample import Sample
+from escala.calibration.solving import solve
 from escala.calibration.widths import ratio_that_covers
 from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.model.columns import F64
 from escala.model.interval import Regime
 
-ROUNDS: Final = 4
-_MOST_MOVE: Final = 0.6  # of a logarithm in one round: slopes hold nearby
 FEWEST_ROWS: Final = 20  # behind an interval of its own
 # Errors inside a fit are smaller than those of new rows of the same stack. Source: step-time study, 4.2
 INSIDE_RATIO: Final = 1.25
@@ -38,29 +36,12 @@ def fit(readings: Sequence[Reading], free: Sequence[Free], progress: Callable[[s
     """Most probable values by repeated linearisation, then every source group left out in turn."""
     sample = Sample.of(readings)
     used = tuple(f for f in free if any(f.touches(problem) for problem in sample.problems))
-    prior_sd, every = np.array([f.sd for f in used]), np.ones(len(sample), np.bool_)
-    values, found = np.zeros(len(used)), None
-    for k in range(ROUNDS):
-        label = f"round {k + 1} of {ROUNDS}"
-        base = predicted(sample, used, values)
-        slope = slopes(sample, used, values, base, partial(progress, label))
-        found = most_probable(base - sample.log_published, slope, values, prior_sd, sample.weights, every)
-        values = values + np.clip(found.values - values, -_MOST_MOVE, _MOST_MOVE)
-    assert found is not None
-    inside = predicted(sample, used, values) - sample.log_published
-    posterior = Posterior(values=values, sd=found.sd, share=found.share)
-    outside = _left_out(sample, slope, inside, values, prior_sd)
-    return Fit(sample=sample, free=used, posterior=posterior, inside=inside, outside=outside)
-
-
-def _left_out(sample: Sample, slope: F64, errors: F64, values: F64, prior_sd: F64) -> F64:
-    """Log errors of each group under the values that all other groups give, along the slopes of the fit."""
-    result, groups = np.empty(len(sample)), sample.groups
+    found = solve(sample, used, np.array([f.sd for f in used]), progress)
+    outside, groups = np.empty(len(sample)), sample.groups
     for group in sorted(set(groups.tolist())):
         own = groups == group
-        others = most_probable(errors, slope, values, prior_sd, sample.weights, ~own)
-        result[own] = (errors + slope @ (others.values - values))[own]
-    return result
+        outside[own] = found.without(own).errors[own]
+    return Fit(sample=sample, free=used, posterior=found.posterior, inside=found.errors, outside=outside)
 
 
 def calibrated(sample: Sample, names: Sequence[str]) -> tuple[str, ...]:

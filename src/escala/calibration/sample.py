@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escala.calibration.free import Free
 from escala.calibration.reading import Reading
 from escala.calibration.scoring import batches
 from escala.model.columns import F64, I64
@@ -25,6 +24,42 @@ IMPUTED_WEIGHT: Final = 0.6
 # Fields whose absence says little about the step.
 _HARMLESS: Final = frozenset({"link", "device memory"})
 STEP: Final = 0.02  # of a logarithm, for differences
+
+
+class FreeNumber(Protocol):
+    """A number that a fit may move: the logarithm of a factor on a field of the problem."""
+
+    def touches(self, problem: Problem) -> bool:
+        """Whether the problem has the number."""
+
+    def on(self, problem: Problem, logarithm: float) -> Problem:
+        """The problem with the number at exp(logarithm) times its value without the fit."""
+
+
+class Observed(Protocol):
+    """Measured times in batches that ask the same question, and what each weighs."""
+
+    @property
+    def batches(self) -> Sequence[I64]:
+        """Positions of the rows of each batch."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """The question of each batch."""
+
+    @property
+    def log_published(self) -> F64:
+        """Logarithm of the measured seconds of each row."""
+
+    @property
+    def weights(self) -> F64:
+        """What each row counts."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    def log_seconds(self, batch: int, problem: Problem) -> F64:
+        """Logarithm of the seconds that are predicted for the rows of a batch, if this were its question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,6 +91,10 @@ class Sample:
         """Number of rows."""
         return len(self.readings)
 
+    def log_seconds(self, batch: int, problem: Problem) -> F64:
+        """Logarithm of the predicted step times of a batch, if this were its question."""
+        return np.asarray(np.log(time_of(problem, self.plans[batch]).step_s), np.float64)
+
     @property
     def groups(self) -> NDArray[np.str_]:
         """The source group of every row."""
@@ -75,28 +114,31 @@ def weights(readings: Sequence[Reading]) -> F64:
 
 def _weight(reading: Reading) -> float:
     assumed = IMPUTED_WEIGHT if set(reading.imputed) - _HARMLESS else 1.0
-    kind = {Regime.EXPERTS: EXPERTS_WEIGHT, Regime.SLOW: SLOW_WEIGHT}.get(reading.regime, 1.0)
-    return assumed * kind
+    return assumed * regime_weight(reading.regime)
+
+
+def regime_weight(kind: Regime) -> float:
+    """What a run of a regime counts: less where published runs scatter most."""
+    return {Regime.EXPERTS: EXPERTS_WEIGHT, Regime.SLOW: SLOW_WEIGHT}.get(kind, 1.0)
 
 
 def log_step(
-    sample: Sample, free: Sequence[Free], values: F64, which: Sequence[int] | None = None
+    sample: Observed, free: Sequence[FreeNumber], values: F64, which: Sequence[int] | None = None
 ) -> dict[int, F64]:
     """Logarithm of predicted seconds of the given batches (all when none are given), with these values."""
     chosen = range(len(sample.batches)) if which is None else which
-    return {
-        k: np.log(time_of(_moved(sample.problems[k], free, values), sample.plans[k]).step_s) for k in chosen
-    }
+    return {k: sample.log_seconds(k, moved(sample.problems[k], free, values)) for k in chosen}
 
 
-def _moved(problem: Problem, free: Sequence[Free], values: F64) -> Problem:
+def moved(problem: Problem, free: Sequence[FreeNumber], values: F64) -> Problem:
+    """The problem with every number that it has at its value, the logarithm of a factor."""
     for parameter, value in zip(free, values, strict=True):
         if parameter.touches(problem):
             problem = parameter.on(problem, float(value))
     return problem
 
 
-def predicted(sample: Sample, free: Sequence[Free], values: F64) -> F64:
+def predicted(sample: Observed, free: Sequence[FreeNumber], values: F64) -> F64:
     """Logarithm of predicted seconds of every row."""
     result = np.empty(len(sample))
     for k, found in log_step(sample, free, values).items():
@@ -105,7 +147,11 @@ def predicted(sample: Sample, free: Sequence[Free], values: F64) -> F64:
 
 
 def slopes(
-    sample: Sample, free: Sequence[Free], values: F64, base: F64, progress: Callable[[float], None]
+    sample: Observed,
+    free: Sequence[FreeNumber],
+    values: F64,
+    base: F64,
+    progress: Callable[[float], None],
 ) -> F64:
     """Change of each row's logarithm for each free number: (rows, parameters), by differences."""
     result = np.zeros((len(sample), len(free)))

@@ -11,6 +11,7 @@ import numpy as np
 
 from escala.calibration.reading import Reading
 from escala.model.columns import F64
+from escala.model.interval import LEAST_RATIO
 
 COVERAGE: Final = 0.8
 # What an assumed field may change the step by, as a factor; others change it little.
@@ -29,7 +30,7 @@ ASSUMED: Final = {
     "heads": 1.05,
     "vocabulary": 1.05,
 }
-_LEAST: Final = math.log(1.03)  # repeats of one configuration differ by as much
+_LEAST: Final = math.log(LEAST_RATIO)
 _MOST: Final = math.log(10.0)
 
 

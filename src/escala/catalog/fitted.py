@@ -15,7 +15,7 @@ from escala.catalog.loader import CatalogError, Source, data_file, read_toml
 KINDS: Final = ("accelerator", "engine", "assumption")
 # Trusted rows from which an engine, a device or an engine on an architecture counts as calibrated.
 CALIBRATED_ROWS: Final = 5
-_RUN_KEYS: Final = {"title", "date", "engines", "accelerators", "pairs"}
+_RUN_KEYS: Final = {"title", "date", "digest", "engines", "accelerators", "pairs"}
 _KEYS: Final = {"name", "of", "names", "field", "factor", "sd", "share"}
 
 
@@ -43,9 +43,13 @@ class Factor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """All factors, where they come from, and the engines, accelerators and pairs of both behind them."""
+    """All factors, where they come from, and the engines, accelerators and pairs of both behind them.
+
+    `digest` is that of the rows and the list of free numbers that were fitted.
+    """
 
     source: Source
+    digest: str
     factors: tuple[Factor, ...]
     engines: frozenset[str] = frozenset()
     accelerators: frozenset[str] = frozenset()
@@ -73,6 +77,7 @@ def fitted() -> Fitted:
     )
     return Fitted(
         source=source,
+        digest=str(run["digest"]),
         factors=tuple(_factor(table) for table in tables["parameter"]),
         engines=frozenset(run["engines"]),
         accelerators=frozenset(run["accelerators"]),

@@ -98,6 +98,13 @@ def json_option(command: Command) -> Command:
     return switch("--json/--no-json", "as_json", help="Print one JSON document.")(command)
 
 
+def calibration_option(command: Command) -> Command:
+    """--calibration."""
+    return click.option(
+        "--calibration", metavar="FILE", help="Correct numbers by own runs: what escala calibrate -o wrote."
+    )(command)
+
+
 def switch(*names: str, help: str) -> Callable[[Command], Command]:
     """An option that is on or off."""
     return click.option(*names, cls=Switch, is_flag=True, default=False, help=help)

@@ -8,6 +8,7 @@ from escala.cli.options import (
     Number,
     Whole,
     Word,
+    calibration_option,
     devices,
     examples,
     json_option,
@@ -55,6 +56,7 @@ EXAMPLES = (
 @switch("--all-placements/--no-all-placements", help="Also try mesh orders without TP innermost.")
 @click.option("--min-gpus", type=devices, help="Fewest devices to try, instead of --gpus.")
 @click.option("--max-gpus", type=devices, help="Most devices to try, instead of --gpus.")
+@calibration_option
 @click.option("-o", "--output", metavar="FILE", help="Write the recommended plan to a file.")
 @json_option
 def command(model: str, as_json: bool, output: str | None, **given: Any) -> int:
@@ -86,6 +88,7 @@ def ask(model: str, given: dict[str, Any]) -> "Asked":
     from escala.cli.question import cluster_of, question_of
     from escala.planning.defaults import answerable, precision_code
     from escala.planning.space import SpaceLimits
+    from escala.report.calibrate_view import under
     from escala.report.planwords import narrowed
     from escala.report.problem_view import refuse_less_than_a_step
 
@@ -101,6 +104,7 @@ def ask(model: str, given: dict[str, Any]) -> "Asked":
         return _ask_how_many(model, given, limits)
     problem, assumed = answerable(question_of(model, given, cluster_of(given, given["gpus"])))
     refuse_less_than_a_step(problem)
+    problem = under(problem, given["calibration"])
     return _searched(problem, assumed, limits, given, problem.cluster)
 
 
@@ -111,6 +115,7 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
     from escala.cli.question import cluster_of, question_of
     from escala.planning.defaults import MOST_TRIED_DEVICES, answerable
     from escala.planning.scaling import curve, on
+    from escala.report.calibrate_view import under
     from escala.report.planwords import objective_of
     from escala.report.problem_view import refuse_less_than_a_step
 
@@ -120,10 +125,11 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
     whole = cluster_of(given, most if given["cluster"] is None else given["max_gpus"])
     problem, assumed = answerable(question_of(model, given, whole))
     refuse_less_than_a_step(problem)
-    objective = objective_of(given["objective"])
-    points = curve(problem, limits, least=least, most=whole.devices, objective=objective)
+    objective, own = objective_of(given["objective"]), given["calibration"]
+    points = curve(under(problem, own), limits, least=least, most=whole.devices, objective=objective)
     devices = points.fewest or whole.devices
     smaller = replace(problem, cluster=cluster_of(given, devices)) if given["gpu"] else on(problem, devices)
+    smaller = under(smaller, own)
     return replace(_searched(smaller, assumed, limits, given, whole), curve=points)
 
 

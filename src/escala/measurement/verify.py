@@ -12,6 +12,7 @@ from escala.errors import InvalidInput
 from escala.measurement.runrecord import Figure, Metered, Power, RunRecord
 from escala.model.energy import device_energy_j, energy_factors
 from escala.model.estimate import Estimate, estimate
+from escala.model.own_numbers import own_words
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe
@@ -38,7 +39,10 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The document of `escala verify --json`; `missing` says which quantities cannot be compared, and why."""
+    """The document of `escala verify --json`; `missing` says which quantities cannot be compared, and why.
+
+    `own` says which numbers of the prediction own runs had moved.
+    """
 
     schema: str
     escala: str
@@ -50,6 +54,7 @@ class Verified:
     compared: tuple[Compared, ...]
     missing: tuple[str, ...]
     notes: tuple[str, ...]
+    own: tuple[str, ...] = ()
 
 
 def verify(run: RunRecord, problem: Problem, plan: Plan) -> Verified:
@@ -76,6 +81,7 @@ def verify(run: RunRecord, problem: Problem, plan: Plan) -> Verified:
         compared=tuple(each for rows in found.values() for each in rows),
         missing=tuple(f"{name}: {_why(name, run, problem)}" for name, rows in found.items() if not rows),
         notes=_notes(run, problem),
+        own=own_words(problem),
     )
 
 

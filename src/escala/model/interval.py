@@ -1,10 +1,12 @@
 """How far a predicted step time can be off: one factor for each regime, decided from the question alone.
 
 The factors are 80 % quantiles of the error on sources left out of the fit, by regime, narrower for a
-calibrated engine. Regimes are listed by how special they are, and the last that a plan belongs to counts: the
-order is part of the rule, whatever the factors are after a fit.
+calibrated engine; a user's own runs of the stack and regime count beside them. Regimes are listed by how
+special they are, and the last that a plan belongs to counts: the order is part of the rule, whatever the
+factors are after a fit.
 """
 
+import math
 from enum import IntEnum
 from typing import Final
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from escala.model.columns import F64, I64, Bool
 from escala.model.network import Attention, Convolution, Experts
+from escala.model.own import OwnSpread
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
@@ -48,6 +51,9 @@ SLOW_BYTES_PER_S: Final = 6e9
 SMALL_HIDDEN: Final = 2048
 SMALL_TOKENS_HIDDEN: Final = 2e6
 OLD: Final = ("pascal", "volta", "turing")
+# What the width from published runs counts beside own ones: as many runs as make an engine calibrated.
+PUBLISHED_VOTES: Final = 5.0
+LEAST_RATIO: Final = 1.03  # repeats of one configuration differ by as much
 
 
 def regime(problem: Problem, plans: Plans) -> I64:
@@ -67,16 +73,53 @@ def knows_pair(problem: Problem) -> bool:
 def interval_ratio(problem: Problem, regimes: I64) -> F64:
     """Factor of the 80 % interval of step time: value / ratio to value * ratio. Shape (n,).
 
-    By regime, one factor for engines that published runs calibrated on the architecture and one for others. A
-    device that no run calibrated, or none of the engine, adds its own factor: logarithms add as squares.
+    By regime, from published runs and from own ones where the problem is calibrated with those.
+    """
+    ratios = published_ratios(problem)
+    if problem.own is not None:
+        ratios = _with_own(problem, ratios)
+    return np.asarray(ratios[regimes], np.float64)
+
+
+def published_ratios(problem: Problem) -> F64:
+    """Factor by regime: one for engines that published runs calibrated on the architecture, one for others.
+
+    A device that no run calibrated, or none of the engine, adds its own factor: logarithms add as squares.
     Source: left-out errors, see docs/accuracy.
     """
     known, is_known = problem.assumptions, knows_pair(problem)
     names = (f"interval_{kind.name.lower()}{'_known' if is_known else ''}_ratio" for kind in Regime)
-    ratio = np.array([getattr(known, name) for name in names], np.float64)[regimes]
+    ratio = np.array([getattr(known, name) for name in names], np.float64)
     if problem.accelerator.is_calibrated and (is_known or not problem.engine.is_calibrated):
         return ratio
     return np.asarray(np.exp(np.hypot(np.log(ratio), np.log(known.interval_chip_ratio))), np.float64)
+
+
+def combined_ratio(published: float, configurations: int, error: float) -> float:
+    """Mean of squared logarithms, published with 5 votes and own with one each, back as a factor.
+
+    exp(root of (5 ln(published)^2 + configurations * error^2) / (5 + configurations)), never below the noise
+    of repeats.
+    """
+    votes = PUBLISHED_VOTES + configurations
+    squared = (PUBLISHED_VOTES * math.log(published) ** 2 + configurations * error**2) / votes
+    return max(math.exp(math.sqrt(squared)), LEAST_RATIO)
+
+
+def own_spread(problem: Problem, kind: Regime) -> OwnSpread | None:
+    """What own runs of this engine, device and regime say of the error, where there are any."""
+    stack = (problem.engine.name, problem.accelerator.name, kind.name.lower())
+    every = problem.own.runs.spread if problem.own is not None else ()
+    return next((each for each in every if (each.engine, each.accelerator, each.regime) == stack), None)
+
+
+def _with_own(problem: Problem, ratios: F64) -> F64:
+    found = ratios.copy()
+    for kind in Regime:
+        spread = own_spread(problem, kind)
+        if spread is not None:
+            found[kind] = combined_ratio(float(ratios[kind]), spread.configurations, spread.error)
+    return found
 
 
 def _special(problem: Problem, plans: Plans) -> dict[Regime, Bool]:

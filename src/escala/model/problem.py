@@ -5,17 +5,22 @@ from dataclasses import dataclass
 from escala.model.assumptions import Assumptions
 from escala.model.cluster import Accelerator, Cluster
 from escala.model.engine import Engine
+from escala.model.own import Own
 from escala.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One question: the workload, the cluster, the engine that runs it and the shared assumptions."""
+    """One question: the workload, the cluster, the engine that runs it and the shared assumptions.
+
+    `own` says which numbers of engine and cluster were moved by a user's own runs, and by which.
+    """
 
     workload: Workload
     cluster: Cluster
     engine: Engine
     assumptions: Assumptions
+    own: Own | None = None
 
     @property
     def accelerator(self) -> Accelerator:

@@ -213,11 +213,15 @@ class AssumptionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationView:
-    """Whether published runs of this engine and on this device took part in the fit; `notes` where not."""
+    """Whether published runs of this engine and on this device took part in the fit; `notes` where not.
+
+    `own` says which numbers a user's own runs moved, where the question names a calibration.
+    """
 
     engine_is_calibrated: bool
     accelerator_is_calibrated: bool
     notes: tuple[str, ...]
+    own: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

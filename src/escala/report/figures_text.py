@@ -39,6 +39,7 @@ def print_doubt(console: Console, given: Answer | Explained) -> None:
     for each in given.calibration.notes:
         lines += flow([Text(each, style=VERDICT_STYLES["risky"])], room(console))
     hanging(console, "Doubt", lines, style=QUIET)
+    hanging(console, "Own", flow(given.calibration.own, room(console)), style=QUIET)
 
 
 def _speed(given: Answer | Explained, plan: PlanView) -> list[Chunk]:

@@ -1,7 +1,8 @@
 """plan.json: one plan with everything needed to predict it again. Reads and writes, without loss.
 
 The network stands by its name where the catalog has the same one, else with its whole shape. The cluster is
-always written out, so that a plan means the same after the catalog has changed.
+always written out, so that a plan means the same after the catalog has changed; a calibration with own runs
+stands beside it, and the cluster as it was before.
 """
 
 from collections.abc import Mapping
@@ -20,11 +21,13 @@ from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.files import read_keys
 from escala.model.cluster import Cluster
 from escala.model.network import Network
+from escala.model.own_numbers import with_own, without_own
 from escala.model.plan import Plan
 from escala.model.problem import Problem
 from escala.model.workload import Workload
 from escala.planning.search import TOLERANCE, Objective
 from escala.planning.space import SpaceLimits
+from escala.report.calibration_file import calibration_of
 from escala.report.keys import choices, keys_of, record_of, table_of
 from escala.report.limits import refuse_impossible
 from escala.report.planwords import narrowed, objective_of, plan_keys, plan_of, text_of
@@ -33,8 +36,9 @@ from escala.report.wholefile import write_whole
 SCHEMA: Final = "escala/plan-file@1"
 LAST_SCHEMA: Final = "escala/last-run@1"
 COMMON: Final = ("schema", "escala", "workload", "cluster", "engine", "search")
-PLAN_KEYS: Final = (*COMMON, "plan", "estimate")
-LAST_KEYS: Final = (*COMMON, "plans", "recommended")
+OWN: Final = "calibration"
+PLAN_KEYS: Final = (*COMMON, OWN, "plan", "estimate")
+LAST_KEYS: Final = (*COMMON, OWN, "plans", "recommended")
 SEARCH_KEYS: Final = ("fix", "all_placements", "objective", "tolerance")
 
 
@@ -60,8 +64,13 @@ class PlanFile:
 
 def write_plan(file: PlanFile, path: Path) -> None:
     """Write the recommended plan; the file appears whole or not at all."""
-    document = {**_common(file, SCHEMA), "plan": plan_keys(file.plans[file.recommended])}
-    _write_json(path, {**document, "estimate": dict(file.estimate)})
+    _write_json(path, plan_document(file, file.recommended))
+
+
+def plan_document(file: PlanFile, row: int) -> dict[str, Any]:
+    """One plan with everything that a plan.json has."""
+    document = {**_common(file, SCHEMA), "plan": plan_keys(file.plans[row])}
+    return {**document, "estimate": dict(file.estimate)}
 
 
 def write_last(file: PlanFile, path: Path) -> None:
@@ -72,8 +81,11 @@ def write_last(file: PlanFile, path: Path) -> None:
 
 def read_plan(path: str | Path) -> PlanFile:
     """A plan.json, or the saved plans of the last run."""
-    keys = read_keys(Path(path))
-    where = str(path)
+    return plan_file_of(read_keys(Path(path)), str(path))
+
+
+def plan_file_of(keys: Mapping[str, Any], where: str) -> PlanFile:
+    """The plans that the keys of a plan.json hold; `where` names the place in messages."""
     schema = keys.get("schema")
     if schema not in (SCHEMA, LAST_SCHEMA):
         raise InvalidInput(f"{where}: schema is {spoken(schema)}; this escala reads '{SCHEMA}'")
@@ -96,7 +108,7 @@ def _write_json(path: Path, document: Any) -> None:
 
 
 def _common(file: PlanFile, schema: str) -> dict[str, Any]:
-    problem, searched = file.problem, file.searched
+    problem, searched, own = without_own(file.problem), file.searched, file.problem.own
     workload = keys_of(problem.workload)
     return {
         "schema": schema,
@@ -110,6 +122,7 @@ def _common(file: PlanFile, schema: str) -> dict[str, Any]:
             "objective": str(searched.objective),
             "tolerance": searched.tolerance,
         },
+        **({} if own is None else {OWN: keys_of(own.runs)}),
     }
 
 
@@ -134,12 +147,16 @@ def _plans(keys: Mapping[str, Any], where: str) -> tuple[Plan, ...]:
 
 
 def _problem(keys: Mapping[str, Any], where: str) -> Problem:
-    return Problem(
+    problem = Problem(
         workload=_workload(table_of(keys.get("workload"), f"{where}: workload"), f"{where}: workload"),
         cluster=record_of(Cluster, keys.get("cluster"), f"{where}: cluster"),
         engine=engine(str(keys.get("engine", "pytorch"))),
         assumptions=assumptions(),
     )
+    if OWN not in keys:
+        return problem
+    place = f"{where}: {OWN}"
+    return with_own(problem, calibration_of(table_of(keys[OWN], place), place))
 
 
 def _workload(table: Mapping[str, Any], where: str) -> Workload:

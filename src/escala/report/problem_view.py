@@ -7,7 +7,8 @@ from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.errors import InvalidInput
 from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
-from escala.model.interval import WORDS, Regime, knows_pair
+from escala.model.interval import WORDS, Regime, knows_pair, own_spread
+from escala.model.own_numbers import own_words
 from escala.model.parameters import active_parameters, network_parameters
 from escala.model.plan import Precision
 from escala.model.precision import recipe
@@ -104,7 +105,9 @@ def doubt(problem: Problem, result: Estimate | None, row: int | None) -> str:
     known, ratio = problem.assumptions, float(result.interval_ratio[row])
     step, regime = _spread(1.0 / ratio, ratio), regime_words(result, row)
     memory = _spread(known.memory_interval_low, known.memory_interval_high)
-    return f"step time {step} ({regime}), memory {memory}: 80 % intervals from published runs"
+    spread = own_spread(problem, Regime(int(result.regime[row])))
+    own = "" if spread is None else f" and {spread.configurations} own"
+    return f"step time {step} ({regime}), memory {memory}: 80 % intervals from published runs{own}"
 
 
 def _spread(low: float, high: float) -> str:
@@ -134,4 +137,5 @@ def calibration_view(problem: Problem) -> CalibrationView:
         engine_is_calibrated=engine.is_calibrated,
         accelerator_is_calibrated=chip.is_calibrated,
         notes=tuple(note for note, is_calibrated in notes.items() if not is_calibrated),
+        own=own_words(problem),
     )

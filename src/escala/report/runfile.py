@@ -1,6 +1,6 @@
 """run.json: a RunRecord as a file, read and written without loss. Reads no log."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,7 +33,11 @@ def read_run(path: str) -> RunRecord:
         raise InvalidInput("no run is named; give the run.json that `escala record --out` wrote")
     if not Source(Path(path)).head().lstrip(UTF8_BOM + b" \t\r\n").startswith(b"{"):
         raise InvalidInput(f"{path} is no record; write one with `escala record {path} --out run.json`")
-    keys = read_keys(Path(path))
+    return run_of(read_keys(Path(path)), path)
+
+
+def run_of(keys: Mapping[str, object], path: str) -> RunRecord:
+    """The record that the keys of a file hold."""
     if keys.get("schema") != RUN_SCHEMA:
         raise InvalidInput(
             f"{path}: schema is {spoken(keys.get('schema'))}; this escala reads '{RUN_SCHEMA}', "

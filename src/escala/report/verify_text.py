@@ -33,6 +33,7 @@ def print_verified(console: Console, given: Verified) -> None:
     for each in given.compared:
         _print_compared(console, each)
     hanging(console, "Absent", flow(given.missing, room(console)))
+    hanging(console, "Own", flow(given.own, room(console)))
     hanging(console, "Note", flow(given.notes, room(console)))
 
 

@@ -1,0 +1,53 @@
+"""Own runs to a calibration, from and to files. Fits nothing itself."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from escala.calibration.solving import ROUNDS
+from escala.errors import InvalidInput
+from escala.measurement.calibrate import Calibrated, calibrated
+from escala.model.own_numbers import with_own
+from escala.model.problem import Problem
+from escala.report.calibration_file import read_calibration, write_calibration
+from escala.report.pairs import read_pairs
+from escala.report.planfile import PlanFile
+
+
+def calibration_answer(names: Sequence[str], progress: Callable[[str, float], None]) -> Calibrated:
+    """What the named runs make of the numbers."""
+    found, today = read_pairs(names), datetime.now(UTC).date().isoformat()
+    return calibrated(found.pairs, today, found.digest, _with_time_left(progress))
+
+
+def _with_time_left(progress: Callable[[str, float], None]) -> Callable[[str, float], None]:
+    """From the share of a round that is done to seconds left: past * (1 / done of all rounds - 1)."""
+    began_s, rounds = time.monotonic(), 0
+
+    def told(label: str, share: float) -> None:
+        nonlocal rounds
+        done = (rounds + share) / ROUNDS
+        rounds += share == 1.0
+        progress(label, (time.monotonic() - began_s) * (1.0 / done - 1.0))
+
+    return told
+
+
+def save_calibration(given: Calibrated, path: str) -> None:
+    """Write the calibration, never over a run that was read."""
+    read = {part for name in given.calibration.runs for part in (name, *name.split(":"))}
+    if any(Path(path).resolve() == Path(each).resolve() for each in read):
+        raise InvalidInput(f"{path} is a file that was read; name another file to write")
+    write_calibration(given.calibration, path)
+
+
+def under(problem: Problem, calibration: str | None) -> Problem:
+    """The problem under a calibration; without one it stays as it is."""
+    return problem if calibration is None else with_own(problem, read_calibration(calibration))
+
+
+def file_under(file: PlanFile, calibration: str | None) -> PlanFile:
+    """The plans under a calibration, in place of the one that they were made with."""
+    return replace(file, problem=under(file.problem, calibration))
