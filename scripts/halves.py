@@ -186,7 +186,7 @@ def text_of(records: Iterable[Number | Half]) -> str:
     rows = [{name: getattr(each, name) for name in each.__slots__} for each in records]
     lines = [",".join(rows[0])]
     for row in rows:
-        lines.append(",".join(f"{v:.6f}" if isinstance(v, float) else str(v) for v in row.values()))
+        lines.append(",".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row.values()))
     return "\n".join(lines) + "\n"
 
 
