@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LINE_EVERY_S: Final = 10.0
 
 
-def console() -> "Console":
+def console(file: TextIO | None = None) -> "Console":
     """The console for data, 40 columns wide at least; colours only on a terminal that wants them."""
     from rich.console import Console
 
@@ -24,7 +24,7 @@ def console() -> "Console":
         def on_broken_pipe(self) -> None:
             raise  # rich calls it while it handles the error
 
-    screen = Screen(file=sys.stdout, highlight=False, emoji=False, markup=False)
+    screen = Screen(file=file or sys.stdout, highlight=False, emoji=False, markup=False)
     screen.width = max(screen.width, LEAST)
     return screen
 

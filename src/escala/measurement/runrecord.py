@@ -6,6 +6,8 @@ Schema escala/run@1. `escala record` writes it, `escala verify` reads it.
 from dataclasses import dataclass
 from typing import Final
 
+from escala.measurement.sampling.usage import NodeUsage
+
 RUN_SCHEMA: Final = "escala/run@1"
 
 
@@ -92,7 +94,10 @@ class Metered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run as its logs tell it; `unsaid` names what they do not say, `notes` what reading decided."""
+    """One run as its logs tell it; `unsaid` names what they do not say, `notes` what reading decided.
+
+    `usage` is of each node that `escala watch` sampled.
+    """
 
     schema: str
     escala: str
@@ -116,3 +121,4 @@ class RunRecord:
     sequence_tokens: int | None
     unsaid: tuple[str, ...]
     notes: tuple[str, ...]
+    usage: tuple[NodeUsage, ...] = ()

@@ -11,19 +11,27 @@ from escala.errors import one_line
 from escala.measurement.runrecord import Figure, LogFile, Metered, Power, RankTime, RunRecord, StepTimes
 from escala.report.layout import QUIET, STRONG, Chunk, flow, hanging, put, room
 from escala.report.numbers import count, energy, flop_rate, gib, plural, seconds, span
+from escala.report.usage_text import usage_parts, usage_title
 from escala.units import digits, percent
 
 MOST_RANKS: Final = 5
+MOST_NODES: Final = 4
 
 
 def print_record(console: Console, given: RunRecord) -> None:
     """Everything that `escala record` shows."""
     put(console, _title(given))
     put(console, Text(step_line(given.step), style=STRONG if given.step else QUIET))
-    _part(console, "Rate", _rates(given))
+    _part(console, "Rate", rate_parts(given))
     _part(console, "Memory", [f"{gib(p.peak_bytes)} GiB {p.counter}{_of(p.lane)}" for p in given.memory])
     _part(console, "Energy", _power(given.power) + [_metered(each) for each in given.metered])
     _part(console, "Ranks", rank_parts(given.ranks))
+    for usage in given.usage[:MOST_NODES]:
+        _part(console, "Node", [usage_title(usage)])
+        for label, chunks in usage_parts(usage):
+            _part(console, label, chunks)
+    if len(given.usage) > MOST_NODES:
+        _part(console, "Node", [f"and {count(len(given.usage) - MOST_NODES)} more"])
     _part(console, "Files", [_file(each) for each in given.sources])
     _part(console, "Left", left_out(given.sources))
     _part(console, "Unsaid", list(given.unsaid))
@@ -55,7 +63,8 @@ def step_line(given: StepTimes | None) -> str:
     )
 
 
-def _rates(given: RunRecord) -> list[Chunk]:
+def rate_parts(given: RunRecord) -> list[Chunk]:
+    """Every rate that is known."""
     per_s = (
         (given.tokens_per_s, "tok/s"),
         (given.tokens_per_s_per_device, "tok/s a device"),

@@ -23,7 +23,7 @@ def test_numbers_of_nvml_in_base_units(nvml):
     one = gpus.use()[0]
 
     assert (gap, len(gpus.use())) == ("", 2)
-    assert (one.index, one.name) == (0, "NVIDIA H100 80GB HBM3")
+    assert (one.index, one.uuid, one.name) == (0, "GPU-0", "NVIDIA H100 80GB HBM3")
     assert (one.busy_share, one.memory_busy_share) == (0.8, 0.3)
     assert (one.used_bytes, one.memory_bytes) == (70 * 2**30, 80 * 2**30)
     assert (one.power_w, one.power_cap_w) == (350.0, 700.0)

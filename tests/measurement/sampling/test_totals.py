@@ -28,6 +28,7 @@ COMMAND = CommandUse(
 )
 MACHINE = MachineUse(
     cores=4,
+    usable_cores=4,
     busy_s=0.0,
     busy_cores=0.0,
     waiting_cores=0.0,
@@ -41,6 +42,7 @@ MACHINE = MachineUse(
 )
 GPU = GpuUse(
     index=0,
+    uuid="GPU-0",
     name="H100",
     busy_share=0.5,
     memory_busy_share=None,

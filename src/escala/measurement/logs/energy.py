@@ -3,7 +3,7 @@
 The integral is the trapezoidal rule over the times of the samples, each device on its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from escala.errors import InvalidInput
 from escala.measurement.logs.samples import Gathered, Series, What
 from escala.measurement.logs.steptimes import Told
 from escala.measurement.runrecord import Metered, Power
+from escala.measurement.sampling.usage import NodeUsage
 from escala.model.columns import F64, Bool
 
 
@@ -112,7 +113,7 @@ def _refuse_apart(file: Gathered, lanes: list[Series], window: tuple[float, floa
 
 
 def metered(files: Sequence[Gathered]) -> tuple[Metered, ...]:
-    """Joules of each file with a meter: the sum over its windows and devices."""
+    """Joules of each file with a meter: the sum over its windows and devices, or what counters counted."""
     found = []
     for file in files:
         for what, scope in ((What.DEVICE_ENERGY_J, "devices"), (What.MACHINE_ENERGY_J, "machine")):
@@ -128,4 +129,23 @@ def metered(files: Sequence[Gathered]) -> tuple[Metered, ...]:
                         duration_s=lasted if np.isfinite(lasted) and lasted > 0 else None,
                     )
                 )
+        found += [metered for usage in file.usage for metered in _counted(file.tool, usage)]
     return tuple(found)
+
+
+def _counted(tool: str, usage: NodeUsage) -> Iterator[Metered]:
+    """Energy counters of one node: of its GPUs together, and of its processor packages."""
+    gpus_j = [each.energy_j for each in usage.gpus if each.energy_j is not None]
+    for scope, devices, energies_j in (
+        ("devices", len(gpus_j), gpus_j),
+        ("processor packages", 0, [usage.packages_energy_j]),
+    ):
+        known_j = [energy_j for energy_j in energies_j if energy_j is not None]
+        if known_j:
+            yield Metered(
+                tool=tool,
+                scope=scope,
+                devices=devices,
+                energy_j=sum(known_j),
+                duration_s=usage.duration_s or None,
+            )

@@ -13,9 +13,10 @@ from typing import Final
 import msgspec
 
 from escala.errors import InvalidInput
-from escala.measurement.logs import devices, events, meters, stdout, trackers
+from escala.measurement.logs import devices, events, meters, progress, stdout, trackers
 from escala.measurement.logs.samples import Samples
 from escala.measurement.logs.source import Source, text_of
+from escala.measurement.logs.stamped import STAMP, Stamped, stamped
 
 MOST_LINES: Final = 1_000_000
 """Lines before the first step; a longer start-up is no log of a run."""
@@ -33,6 +34,8 @@ class Format:
 
 TENSORBOARD: Final = Format("TensorBoard", events.tensorboard, is_utc=True)
 MLFLOW: Final = Format("MLflow", trackers.mlflow_file, is_utc=True)
+WATCH: Final = Format("escala watch", lambda source: iter(()), is_utc=True)
+PROGRESS: Final = Format("progress bar", stamped(progress.progress), is_utc=True)
 # Keys of the object that the file is, or that its first line is; the first that is there decides.
 OBJECTS: Final = {
     "log_history": Format("HF Trainer", trackers.huggingface),
@@ -42,6 +45,7 @@ OBJECTS: Final = {
 LINES: Final = {
     "_timestamp": Format("W&B", trackers.wandb_lines, is_utc=True),
     "gpu_energy": Format("Zeus", meters.zeus_json),
+    "interval_s": WATCH,
 }
 # Columns that a header has: whole, or how one begins before the * and what is in it after.
 HEADERS: Final = (
@@ -68,7 +72,7 @@ PRINTED: Final = (
 KNOWN: Final = (
     "HF trainer_state.json, stdout of Megatron-LM, torchtitan or DeepSpeed (with wall_clock_breakdown), "
     "Lightning metrics.csv, TensorBoard events, MLflow, W&B, nvidia-smi dmon or CSV with its header, "
-    "dcgmi dmon, CodeCarbon and Zeus"
+    "dcgmi dmon, CodeCarbon, Zeus and the folder of escala watch"
 )
 
 
@@ -78,7 +82,13 @@ def recognise(source: Source) -> Format:
     if events.length_of(head) is not None:
         return TENSORBOARD
     text = text_of(head, source)
-    found = _object(text) if text.lstrip().startswith("{") else _table(text, source) or _printed(source)
+    if STAMP.match(text):
+        return _stamped(source)
+    found = (
+        _object(text)
+        if text.lstrip().startswith("{")
+        else _table(text, source) or _printed(Source(source.path))
+    )
     if found is None:
         raise InvalidInput(f"{source} is in no format that can be read; there are {KNOWN}")
     return found
@@ -127,8 +137,19 @@ def _has(names: list[str], wanted: str) -> bool:
     return any(name.startswith(start) and inside in name for name in names) if star else wanted in names
 
 
+def _stamped(source: Source) -> Format:
+    """The tool of lines that have a time before them, or the bars among them."""
+    found = _printed(Stamped(source.path))
+    if found is not None:
+        return Format(found.tool, stamped(found.read), is_utc=True)
+    lines = islice(Stamped(source.path).lines(), MOST_LINES)
+    if any(progress.drawn(line) or progress.END.search(line) for line in lines):
+        return PROGRESS
+    raise InvalidInput(f"{source} has no line with a step; there are steps of {KNOWN}")
+
+
 def _printed(source: Source) -> Format | None:
-    for line in islice(Source(source.path).lines(), MOST_LINES):
+    for line in islice(source.lines(), MOST_LINES):
         for pattern, kind in PRINTED:
             if pattern.search(line):
                 return kind

@@ -56,6 +56,7 @@ def record(names: Sequence[str], warmup: int | None = None) -> RunRecord:
         global_batch=batch,
         sequence_tokens=tokens,
         unsaid=(),
+        usage=tuple(each for file in files for each in file.usage),
         notes=(*notes, *_notes(run), *unused_power(files)),
     )
     return replace(found, unsaid=_unsaid(found))
@@ -148,7 +149,8 @@ def _peaks(files: Sequence[Gathered]) -> tuple[Peak, ...]:
 
 
 def _source(file: Gathered) -> LogFile:
-    return LogFile(path=file.path, tool=file.tool, numbers=file.kept, left_out=dict(file.left_out))
+    numbers = file.kept + sum(usage.samples for usage in file.usage)
+    return LogFile(path=file.path, tool=file.tool, numbers=numbers, left_out=dict(file.left_out))
 
 
 def _when(run: Told | None) -> tuple[str | None, str | None]:

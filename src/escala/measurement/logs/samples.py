@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from escala.measurement.sampling.usage import NodeUsage
 from escala.model.columns import F64
 
 MOST_SAMPLES: Final = 2_000_000
@@ -106,7 +107,10 @@ class Series:
 
 @dataclass(slots=True, kw_only=True)
 class Gathered:
-    """All numbers of one file by kind and lane; `left_out` counts what was not read, by reason."""
+    """All numbers of one file by kind and lane; `left_out` counts what was not read, by reason.
+
+    `usage` is what the samples of `escala watch` add up to.
+    """
 
     path: str
     tool: str
@@ -114,6 +118,7 @@ class Gathered:
     left_out: Counter[str] = field(default_factory=Counter)
     series: dict[tuple[What, str], Series] = field(default_factory=dict)
     kept: int = 0
+    usage: tuple[NodeUsage, ...] = ()
 
     def add(self, given: Sample) -> None:
         """Keep one sample, or count why not."""

@@ -41,6 +41,7 @@ class Gpus:
         memory = self._asked(nvml.nvmlDeviceGetMemoryInfo, handle)
         return GpuUse(
             index=index,
+            uuid=_text(self._asked(nvml.nvmlDeviceGetUUID, handle)),
             name=_text(self._asked(nvml.nvmlDeviceGetName, handle)),
             busy_share=None if rates is None else rates.gpu / 100,
             memory_busy_share=None if rates is None else rates.memory / 100,

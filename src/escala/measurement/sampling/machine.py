@@ -4,7 +4,7 @@ from typing import Any
 
 import psutil
 
-from escala.measurement.bench.host import container_memory_bytes, group_texts
+from escala.measurement.bench.host import container_memory_bytes, group_texts, host_facts, usable_cores
 from escala.measurement.sampling.sample import ContainerUse, InterfaceUse, MachineUse
 
 BYTES_PER_S_PER_MBIT = 1e6 / 8
@@ -22,7 +22,7 @@ class Machine:
     """The node: amounts since the first reading, levels of now."""
 
     def __init__(self) -> None:
-        self._cores = psutil.cpu_count() or 1
+        self._cores, self._usable_cores = psutil.cpu_count() or 1, usable_cores(host_facts())
         self._times = self._began = psutil.cpu_times()
         self._switches = psutil.cpu_stats().ctx_switches
         self._disk = psutil.disk_io_counters()
@@ -36,6 +36,7 @@ class Machine:
         per_s = 1 / interval_s if interval_s > 0 else 0.0
         return MachineUse(
             cores=self._cores,
+            usable_cores=self._usable_cores,
             busy_s=max(0.0, _busy_s(now) - _busy_s(self._began)),
             busy_cores=max(0.0, _busy_s(now) - _busy_s(before)) * per_s,
             waiting_cores=_risen(before, now, "iowait") * per_s,

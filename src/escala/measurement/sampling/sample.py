@@ -30,12 +30,13 @@ class CommandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineUse:
-    """The whole node, whoever uses it; `waiting_cores` had nothing to do but wait for a disk.
+    """The whole node, whoever uses it; `usable_cores` are those that affinity and container leave to use.
 
-    `stolen_cores` are those that the hypervisor gave to others.
+    `waiting_cores` had nothing to do but wait for a disk, `stolen_cores` the hypervisor gave to others.
     """
 
     cores: int
+    usable_cores: int
     busy_s: float
     busy_cores: float
     waiting_cores: float
@@ -78,6 +79,7 @@ class GpuUse:
     """
 
     index: int
+    uuid: str
     name: str
     busy_share: float | None
     memory_busy_share: float | None

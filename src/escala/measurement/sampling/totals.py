@@ -122,6 +122,7 @@ class _Node:
             duration_s=self._duration_s,
             samples=self._samples,
             cores=last.machine.cores,
+            usable_cores=last.machine.usable_cores,
             cpu_s=last.command.cpu_s,
             **{name: self._read(name) for name in (*LEVELS, *MEANS, *RATES)},
             throttled_share=throttled_s / self._duration_s
@@ -171,6 +172,7 @@ class _Node:
     def _gpu_usage(self, last: GpuUse) -> GpuUsage:
         return GpuUsage(
             index=last.index,
+            uuid=last.uuid,
             name=last.name,
             **{name: self._read(last.index, name) for name in GPU_LEVELS},
             memory_bytes=last.memory_bytes,

@@ -34,6 +34,7 @@ class GpuUsage:
     """One GPU over the run; `energy_j` is its counter's, None where it has none."""
 
     index: int
+    uuid: str
     name: str
     busy_share: Level | None
     memory_busy_share: Level | None
@@ -59,6 +60,7 @@ class NodeUsage:
     duration_s: float
     samples: int
     cores: int
+    usable_cores: int
     cpu_s: float
     busy_cores: Level | None
     machine_busy_cores: Level | None

@@ -1,0 +1,1 @@
+"""Any command run, relayed, sampled and kept. Needs psutil and prometheus-client; knows no trainer."""
