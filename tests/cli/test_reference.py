@@ -19,6 +19,8 @@ from escala.cli.app import VERBS
 from escala.formats import bench_record
 from escala.measurement import calibrate, runrecord, verify
 from escala.measurement.bench import ladder
+from escala.measurement.sampling import sample, usage
+from escala.measurement.watch import findings, watched
 from escala.model import own
 from escala.model.plan import CHOICES
 from escala.report import answer, catalog_view, doctor, explain_view, operations_view, validate_view
@@ -31,6 +33,7 @@ MODULES = (
     *(bench_record, ladder),
     *(runrecord, verify),
     *(calibrate, own),
+    *(sample, usage, watched, findings),
 )
 RECORDS = [
     value

@@ -38,11 +38,12 @@ def command(
     Its output, input, signals and exit code go through. DIR gets samples.jsonl, output.log with times,
     run.json for `escala verify` and metrics.prom. The summary goes to stderr, with --json as JSON.
     """
-    from escala.measurement.sampling.extra import require_psutil
+    from escala.measurement.sampling.extra import require_libraries
+
+    require_libraries("watch")
     from escala.report.watch_text import print_watched
     from escala.report.watchfile import watched
 
-    require_psutil("watch")
     document = watched(command, out, every, prometheus, note)
     if as_json:
         sys.stderr.write(json_bytes(document).decode())

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from escala.errors import MissingExtra
-from escala.measurement.sampling.extra import require_psutil
+from escala.measurement.sampling.extra import require_libraries
 from escala.measurement.sampling.packages import Packages
 from escala.measurement.sampling.place import node, rank, ranks
 from escala.measurement.sampling.sample import SAMPLE_SCHEMA, Sample
@@ -105,8 +105,8 @@ def test_node_and_rank_are_those_of_the_launcher():
     assert (rank({}), rank({"RANK": "x"}), ranks({}), ranks({"SLURM_NTASKS": "16"})) == (None, None, 1, 16)
 
 
-def test_without_psutil_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
+def test_without_its_libraries_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     with pytest.raises(MissingExtra, match=r"pip install 'escala\[watch\]'"):
-        require_psutil("watch")
+        require_libraries("watch")

@@ -13,6 +13,8 @@ from escala.measurement.logs.samples import Sample, Samples, What
 from escala.measurement.logs.source import Source
 from escala.measurement.logs.stamped import Stamped
 
+WIDEST: Final = 1000
+"""Letters of a line in which a bar is looked for."""
 NUMBER: Final = r"'?([-+.\de]+)'?"
 BAR: Final = re.compile(r"^\s*([^|%]*?):? *\d{1,3}%\|[^|]*\| *(\d{1,15})/(\d{1,15}) \[\d")
 NAMES: Final = re.compile(r"(?:epoch ?(\d+)(?:/\d+)?|train(?:ing)?|steps?|)", re.IGNORECASE)
@@ -55,7 +57,7 @@ def _end(source: Source, found: re.Match[str]) -> Samples:
 
 def drawn(line: str) -> Drawn | None:
     """The state that a line draws, if it is a bar that may be that of the steps."""
-    found = BAR.match(line)
+    found = BAR.match(line[:WIDEST]) if "%|" in line else None
     named = NAMES.fullmatch(found[1].strip()) if found is not None else None
     if found is None or named is None or found[3] == "0":
         return None

@@ -5,10 +5,12 @@ from typing import Final
 
 from escala.errors import MissingExtra
 
+LIBRARIES: Final = ("psutil", "prometheus_client")
 INSTALL: Final = "pip install 'escala[watch]'"
 
 
-def require_psutil(verb: str) -> None:
-    """Refuse where psutil is not installed, with the command that installs it."""
-    if importlib.util.find_spec("psutil") is None:
-        raise MissingExtra(f"`escala {verb}` samples with psutil, which is not installed: {INSTALL}")
+def require_libraries(verb: str) -> None:
+    """Refuse where a library of the extra is not installed, with the command that installs it."""
+    for name in LIBRARIES:
+        if importlib.util.find_spec(name) is None:
+            raise MissingExtra(f"`escala {verb}` needs {name}, which is not installed: {INSTALL}")

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)")
+END: Final = re.compile(rb"\r\n|\r|\n")
 LONGEST: Final = 2**20
 OVERWRITTEN_EVERY_S: Final = 1.0
 
@@ -25,10 +25,10 @@ class Stamper:
         if not self._open:
             self._open_since_s = now_s
         text, found, end = self._open + data, [], 0
-        for match in LINE.finditer(text):
-            if match[2] == b"\r" and match.end() == len(text):  # a line feed may follow
+        for match in END.finditer(text):
+            if match[0] == b"\r" and match.end() == len(text):  # a line feed may follow
                 break
-            found.append(self._kept(match[1], match[2]))
+            found.append(self._kept(text[end : match.start()], match[0]))
             end, self._open_since_s = match.end(), now_s
         self._open = text[end:]
         if len(self._open) > LONGEST:
