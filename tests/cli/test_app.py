@@ -73,6 +73,9 @@ def examples(verb: str) -> list[str]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_examples_of_the_help_run(run, planned: Path, logs: Path, verb: str):
     short = [line for line in examples(verb) if verb != "bench" or "--ladder" in line]  # others take minutes
+    script = Path("train.sh")
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
     codes = {line: run(*shlex.split(line)[1:]).code for line in short}
 
     assert codes == dict.fromkeys(short, 0)

@@ -9,9 +9,8 @@ from escala.cli.output import console, json_bytes, note
 from escala.cli.verb import Verb
 
 EXAMPLES = (
-    "escala watch -- python train.py --lr 3e-4",
-    "escala watch -o run7 --every 5 -- torchrun --nproc-per-node 8 train.py",
-    "escala watch --prometheus 9400 -- ./train.sh",
+    "escala watch -- ./train.sh --lr 3e-4",
+    "escala watch -o run7 --every 5 -- ./train.sh",
 )
 
 
@@ -38,13 +37,19 @@ def command(
     Its output, input, signals and exit code go through. DIR gets samples.jsonl, output.log with times,
     run.json for `escala verify` and metrics.prom. The summary goes to stderr, with --json as JSON.
     """
-    from escala.measurement.sampling.extra import require_libraries
+    from escala.measurement.sampling.extra import require_libraries, require_linux
 
+    require_linux("watch")
     require_libraries("watch")
-    from escala.report.watch_text import print_watched
-    from escala.report.watchfile import watched
+    from escala.measurement.watch.command import signals_held
 
-    document = watched(command, out, every, prometheus, note)
+    with signals_held() as held:
+        from escala.measurement.watch.run import Request
+        from escala.report.watch_text import print_watched
+        from escala.report.watchfile import watched
+
+        asked = Request(words=command, folder=out, every_s=every, port=prometheus)
+        document = watched(asked, held, note)
     if as_json:
         sys.stderr.write(json_bytes(document).decode())
     else:

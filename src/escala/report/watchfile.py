@@ -1,13 +1,14 @@
 """The folder of a watch completed: run.json and watch.json beside what was sampled. Sums up nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from escala.errors import InvalidInput
-from escala.measurement.watch.run import watch
+from escala.measurement.watch.command import Held
+from escala.measurement.watch.run import Request, watch
 from escala.measurement.watch.watched import Watched
 from escala.report.runfile import save_run
 from escala.report.wholefile import write_whole
@@ -16,11 +17,9 @@ RUN: Final = "run.json"
 SUMMARY: Final = "watch.json"
 
 
-def watched(
-    words: Sequence[str], folder: str | None, every_s: float, port: int | None, say: Callable[[str], None]
-) -> Watched:
+def watched(asked: Request, held: Held, say: Callable[[str], None]) -> Watched:
     """Run and sample a command, and write its record and the summary of the watch."""
-    found = watch(words, folder, every_s, port, say)
+    found = watch(asked, held, say)
     try:
         if found.run is not None:
             save_run(found.run, str(Path(found.folder) / RUN))

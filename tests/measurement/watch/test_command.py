@@ -159,3 +159,13 @@ def test_a_new_size_of_the_terminal_reaches_the_command(terminal):
     os.kill(shown.process.pid, signal.SIGTERM)
     shown.until(b"Files")
     assert shown.code() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.4])
+def test_a_signal_at_any_moment_of_the_start_ends_both(start, after_s: float):
+    process = start("--", PYTHON, "-c", "import time; time.sleep(60)")
+    time.sleep(after_s)
+    os.kill(process.pid, signal.SIGTERM)
+
+    # before there is a command, the signal ends escala itself
+    assert process.wait(60) in (-signal.SIGTERM, 128 + signal.SIGTERM)

@@ -1,9 +1,10 @@
-"""Refusal where the libraries of sampling are not installed. Loads none of them."""
+"""Refusal where sampling cannot work: without its libraries, or on another system. Loads none of them."""
 
 import importlib.util
+import sys
 from typing import Final
 
-from escala.errors import MissingExtra
+from escala.errors import InvalidInput, MissingExtra
 
 LIBRARIES: Final = ("psutil", "prometheus_client")
 INSTALL: Final = "pip install 'escala[watch]'"
@@ -14,3 +15,9 @@ def require_libraries(verb: str) -> None:
     for name in LIBRARIES:
         if importlib.util.find_spec(name) is None:
             raise MissingExtra(f"`escala {verb}` needs {name}, which is not installed: {INSTALL}")
+
+
+def require_linux(verb: str) -> None:
+    """Refuse other systems."""
+    if sys.platform != "linux":
+        raise InvalidInput(f"`escala {verb}` runs on Linux alone; use `escala record` on the logs of a run")

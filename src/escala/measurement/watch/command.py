@@ -9,16 +9,16 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import termios
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Thread
 from typing import Final
 
 from escala.errors import InvalidInput, one_line
+from escala.inputs import reason
 
 STDOUT, STDERR = 1, 2
 READ_BYTES: Final = 65536
@@ -27,11 +27,14 @@ FROM_KERNEL: Final = 0x80
 PASSED_ON: Final = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 )
+IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 AWAITED: Final = PASSED_ON | {signal.SIGCHLD, signal.SIGWINCH}
 SAY_AFTER_S: Final = 5.0
 SIGNALLED: Final = 128
 """A command that a signal ended has this plus its number as exit code, as in a shell."""
 
+Held = frozenset[int]
+"""Signals that are held back."""
 Heard = Callable[[int, bytes, float], None]
 """Gets what the command wrote: the stream, the bytes, the time."""
 
@@ -46,30 +49,51 @@ class _Channel:
     is_terminal: bool
 
 
+@contextmanager
+def signals_held() -> Iterator[Held]:
+    """Signals wait until they are asked for; gives those that were held before.
+
+    Entered before a library starts threads (NumPy does): one that does not hold a signal may be ended by it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+    try:
+        yield frozenset(before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_through(held: Held) -> None:
+    """Let those take effect that came before there was a command to pass them on to."""
+    if signal.sigpending() & PASSED_ON:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+
+
 class Command:
     """A command that runs as soon as it is made; `pid` is its process until `finish` has returned."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], held: Held) -> None:
         is_one = os.path.sameopenfile(STDOUT, STDERR)
         self._channels = [_channel(STDOUT)] if is_one else [_channel(STDOUT), _channel(STDERR)]
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
         try:
-            self._process = self._started(words)
+            self.pid = self._started(list(words), held)
         except OSError as error:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            reason = (error.strerror or str(error)).lower()
-            raise InvalidInput(f"{one_line(words[0])} cannot be run ({reason}); check the command") from None
-        self.pid = self._process.pid
+            raise InvalidInput(
+                f"{one_line(words[0])} cannot be run ({reason(error)}); check the command"
+            ) from None
 
-    def _started(self, words: Sequence[str]) -> "subprocess.Popen[bytes]":
+    def _started(self, words: list[str], held: Held) -> int:
+        """The process of the command, with signals as they were before escala held and ignored some."""
+        ends = {STDOUT: self._channels[0].theirs, STDERR: self._channels[-1].theirs}
         try:
-            return subprocess.Popen(
+            return os.posix_spawnp(
+                words[0],
                 words,
-                stdout=self._channels[0].theirs,
-                stderr=self._channels[-1].theirs,
                 # Python would keep lines back where its output is no terminal, and their times would be wrong
-                env={"PYTHONUNBUFFERED": "1", **os.environ},
-                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, self._mask),
+                {"PYTHONUNBUFFERED": "1", **os.environ},
+                file_actions=[(os.POSIX_SPAWN_DUP2, end, stream) for stream, end in ends.items()],
+                setsigmask=held,
+                setsigdef=IGNORED_BY_PYTHON,
             )
         finally:
             for channel in self._channels:
@@ -98,8 +122,7 @@ class Command:
 
     def finish(self) -> int:
         """The exit code of the command, as a shell gives it."""
-        code = self._process.wait()
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return code if code >= 0 else SIGNALLED - code
 
     def _has_ended(self) -> bool:
@@ -117,8 +140,6 @@ class Command:
 
 def refuse_missing(words: Sequence[str]) -> None:
     """Refuse what cannot be run, before anything is written."""
-    if not hasattr(signal, "sigwaitinfo") or not hasattr(os, "waitid"):
-        raise InvalidInput("`escala watch` runs on Linux; here, use `escala record` on the logs of the run")
     if shutil.which(words[0]) is None:
         raise InvalidInput(
             f"there is no command '{one_line(words[0])}' that can be run; check its name, its path and "

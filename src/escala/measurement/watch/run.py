@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,7 +12,7 @@ from escala.measurement.logs.record import record
 from escala.measurement.runrecord import RunRecord
 from escala.measurement.sampling.sample import Sample
 from escala.measurement.sampling.sampler import Sampler, utc
-from escala.measurement.watch.command import Command, refuse_missing
+from escala.measurement.watch.command import Command, Held, let_through, refuse_missing
 from escala.measurement.watch.exposition import Exposition, refuse_taken
 from escala.measurement.watch.findings import findings
 from escala.measurement.watch.folder import Files, new_folder
@@ -20,27 +21,36 @@ from escala.measurement.watch.watched import WATCH_SCHEMA, Watched
 METRICS: Final = "metrics.prom"
 
 
-def watch(
-    words: Sequence[str], folder: str | None, every_s: float, port: int | None, say: Callable[[str], None]
-) -> Watched:
-    """Run a command and sample it into a new folder; `port` serves the last sample, `say` tells a person."""
-    refuse_missing(words)
-    if port is not None:
-        refuse_taken(port)
-    files = Files(new_folder(folder))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person asks: a command, its folder (None: a new one), time between samples, a port to serve."""
+
+    words: Sequence[str]
+    folder: str | None
+    every_s: float
+    port: int | None
+
+
+def watch(asked: Request, held: Held, say: Callable[[str], None]) -> Watched:
+    """Run a command and sample it into a new folder, with signals held; `say` tells a person."""
+    refuse_missing(asked.words)
+    if asked.port is not None:
+        refuse_taken(asked.port)
+    let_through(held)
+    files = Files(new_folder(asked.folder))
     began, began_s = datetime.now(UTC), time.monotonic()
-    code, sampler = _relayed(words, files, every_s, port, say)
+    code, sampler = _relayed(asked, held, files, say)
     run, fault = _recorded(files)
     return Watched(
         schema=WATCH_SCHEMA,
         escala=__version__,
-        command=tuple(words),
+        command=tuple(asked.words),
         folder=str(files.folder),
         exit_code=code,
         began=utc(began),
         ended=utc(datetime.now(UTC)),
         duration_s=time.monotonic() - began_s,
-        every_s=every_s,
+        every_s=asked.every_s,
         sampling_cpu_s=sampler.cpu_s,
         findings=tuple(each for usage in (run.usage if run else ()) for each in findings(usage)),
         gaps=(*sampler.gaps, *(each for each in (files.fault, fault) if each)),
@@ -56,9 +66,7 @@ def _recorded(files: Files) -> tuple[RunRecord | None, str]:
         return None, str(error)
 
 
-def _relayed(
-    words: Sequence[str], files: Files, every_s: float, port: int | None, say: Callable[[str], None]
-) -> tuple[int, Sampler]:
+def _relayed(asked: Request, held: Held, files: Files, say: Callable[[str], None]) -> tuple[int, Sampler]:
     """Exit code of the command, and the sampler that has sampled it."""
     metrics, exposition = files.folder / METRICS, Exposition()
 
@@ -67,13 +75,13 @@ def _relayed(
         exposition.update(sample, metrics)
 
     try:
-        command = Command(words)
+        command = Command(asked.words, held)
     except InvalidInput:
         files.remove()
         raise
-    if port is not None:
-        exposition.serve(port)
-    with Sampler(command.pid, every_s, take) as sampler:
+    if asked.port is not None:
+        exposition.serve(asked.port)
+    with Sampler(command.pid, asked.every_s, take) as sampler:
         command.relay(files.output, say)
     files.close()
     return command.finish(), sampler
