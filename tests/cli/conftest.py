@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from escala.formats.files import read_keys
 
 EIGHT = ("llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm")
 BENCH = Path(__file__).parents[1] / "formats" / "data" / "bench.json"
+TRACES = Path(__file__).parents[1] / "measurement" / "profile" / "data"
 LOGS = Path(__file__).parents[1] / "measurement" / "data"
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -71,6 +73,19 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("ESCALA_CACHE_DIR", str(folder / "cache"))
         assert main(["plan", *EIGHT, "-o", str(folder / "plan.json"), "--json"]) == 0
     return folder
+
+
+@pytest.fixture
+def traces(run: Run, tmp_path: Path) -> Path:
+    """Real traces of two ranks, as if they were of 8 on H100: rank0.json, rank1.json, and in a folder."""
+    (tmp_path / "traces").mkdir()
+    for rank in (0, 1):
+        keys = json.loads(gzip.decompress((TRACES / f"rank{rank}.json.gz").read_bytes()))
+        keys["distributedInfo"]["world_size"] = 8
+        keys["deviceProperties"] = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
+        for name in (f"rank{rank}.json", f"traces/rank{rank}.json", "trace.json"):
+            (tmp_path / name).write_text(json.dumps(keys))
+    return tmp_path / "trace.json"
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def examples(verb: str) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_examples_of_the_help_run(run, planned: Path, logs: Path, verb: str):
+def test_examples_of_the_help_run(run, planned: Path, logs: Path, traces: Path, verb: str):
     short = [line for line in examples(verb) if verb != "bench" or "--ladder" in line]  # others take minutes
     script = Path("train.sh")
     script.write_text("#!/bin/sh\n")

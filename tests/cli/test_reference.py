@@ -19,6 +19,7 @@ from escala.cli.app import VERBS
 from escala.formats import bench_record
 from escala.measurement import calibrate, runrecord, verify
 from escala.measurement.bench import ladder
+from escala.measurement.profile import record as profile_record
 from escala.measurement.sampling import sample, usage
 from escala.measurement.watch import findings, watched
 from escala.model import own
@@ -34,6 +35,7 @@ MODULES = (
     *(runrecord, verify),
     *(calibrate, own),
     *(sample, usage, watched, findings),
+    profile_record,
 )
 RECORDS = [
     value

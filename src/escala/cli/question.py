@@ -61,6 +61,14 @@ def _machines(given: Mapping[str, Any], gpus: int | None) -> "Cluster":
     return cluster_for(gpu, gpus, devices_per_node=given["gpus_per_node"], network=given["network"])
 
 
+def machine_of(gpu: str | None, cluster: str | None) -> "Cluster | None":
+    """The cluster of --cluster; None where a device or nothing is named."""
+    if cluster is None:
+        return None
+    _refuse_both({"gpu": gpu}, ("gpu",))
+    return _named(cluster, None)
+
+
 def _refuse_both(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         if given[name] is not None:

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -203,3 +205,27 @@ def test_traces_of_different_hours_are_refused(kineto: ModuleType, tmp_path: Pat
 
     with pytest.raises(InvalidInput, match="2 h apart"):
         read_traces([str(tmp_path)])
+
+
+def test_memory_does_not_grow_with_the_file(kineto: ModuleType, tmp_path: Path):
+    stack = {**EVENT, "cat": "python_function", "name": "nn/modules/module.py(1747): _wrapped_call_impl " * 4}
+    path = tmp_path / "long.json"
+    one = json.dumps(stack)
+    path.write_text(
+        f'{{"schemaVersion": 1, "traceEvents": [{json.dumps(EVENT)},\n' + ",\n".join([one] * 250_000) + "]}"
+    )
+    script = (
+        "import resource, sys; from pathlib import Path\n"
+        "from escala.measurement.profile.read import read_trace\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "read_trace(Path(sys.argv[1]))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+
+    # ru_maxrss counts KiB on Linux; the file has some 70 MB
+    assert path.stat().st_size > 60e6
+    assert int(done.stdout) * 1024 < path.stat().st_size / 2

@@ -55,7 +55,7 @@ def profile(
     The device is that of the plan, else the given one, else the one that the trace names, if it is known.
     """
     if planned is not None:
-        _refuse_different(traces[0], planned.problem)
+        _refuse_different(traces[0], planned.problem, device)
     chip = planned.problem.accelerator if planned else device or _named(traces[0])
     found = [windows(each.events) for each in traces]
     _refuse_different_steps(traces, found)
@@ -82,11 +82,15 @@ def profile(
         verdict=verdict(critical, waited, speed),
         predicted=None if planned is None else _predicted(planned, critical, waited, moments[place]),
         unsaid=_unsaid(traces, critical, waited, chip),
-        notes=_notes(traces, found[place], moments[place]),
+        notes=_notes(traces, found[place], moments[place], speed),
     )
 
 
-def _refuse_different(trace: Trace, problem: Problem) -> None:
+def _refuse_different(trace: Trace, problem: Problem, device: Accelerator | None) -> None:
+    if device is not None and device.name != problem.accelerator.name:
+        raise InvalidInput(
+            f"the device is {device.name} and the plan is for {problem.accelerator.name}; give one of them"
+        )
     ranks, devices = trace.ranks or 1, problem.cluster.devices
     if ranks != devices:
         raise InvalidInput(
@@ -223,11 +227,16 @@ def _unsaid(
     return tuple(text for text, is_said in said.items() if not is_said)
 
 
-def _notes(traces: Sequence[Trace], steps: Windows, moments: Timeline) -> tuple[str, ...]:
+def _notes(
+    traces: Sequence[Trace], steps: Windows, moments: Timeline, speed: Speed | None
+) -> tuple[str, ...]:
     device = "the device's own" if moments.has_device else "the processor's operations"
     said = {
         f"timeline: {device}": True,
         "one step is too few to see how steps vary": len(steps.spans) == FEW_STEPS and steps.how != WHOLE,
+        "the plan's work is more than the device could do in this step: is it the plan of this run?": (
+            speed is not None and speed.mfu is not None and speed.mfu > 1
+        ),
         "messages do not say their group, and the run has several; bytes of gathers are unknown": (
             len(traces[0].groups) > 1
             and any(each.group is None for each in traces[0].events.messages.values())

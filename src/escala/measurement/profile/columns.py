@@ -47,6 +47,7 @@ KINDS: Final = {
 }
 ON_DEVICE: Final = (Kind.KERNEL, Kind.COPY, Kind.FILL)
 MEMORY: Final = "[memory]"
+COLUMNS: Final = ("name", "kind", "lane", "external", "correlation", "shape")
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -89,7 +90,8 @@ class Events:
     """The events that take time, in the order of their lane and start; parents before what they hold.
 
     A lane is a thread of a process or a stream of a device. `external` joins a kernel to the operation that
-    launched it, `correlation` to the call; -1 where there is none. `products` holds the work of operations
+    launched it, `correlation` to the call; -1 where there is none. `shape` is the same number for inputs of
+    the same shapes, or of none that is recorded. `products` holds the work of operations
     with shapes and `messages` what is sent, by row. Shapes: all (n,).
     """
 
@@ -101,6 +103,7 @@ class Events:
     end_s: F64
     external: I64
     correlation: I64
+    shape: I64
     products: dict[int, Product]
     messages: dict[int, Message]
 
@@ -131,7 +134,8 @@ class Builder:
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
         self._lanes: dict[tuple[Any, Any], int] = {}
-        self._whole = {name: array("q") for name in ("name", "kind", "lane", "external", "correlation")}
+        self._shapes: dict[bytes, int] = {}
+        self._whole = {name: array("q") for name in COLUMNS}
         self._times = {name: array("d") for name in ("start", "duration")}
         self._products: dict[int, Product] = {}
         self._messages: dict[int, Message] = {}
@@ -157,9 +161,9 @@ class Builder:
             self._messages[row] = of_kernel(event.name, args)
         elif kind is Kind.ANNOTATION and is_message(event.name):
             self._messages[row] = of_annotation(event.name, args)
-        for column, value in zip(
-            self._whole.values(), (name, kind, lane, args.external, args.correlation), strict=True
-        ):
+        shape = self._shapes.setdefault(bytes(args.dims), len(self._shapes))
+        values = (name, kind, lane, args.external, args.correlation, shape)
+        for column, value in zip(self._whole.values(), values, strict=True):
             column.append(value)
         self._times["start"].append(start_us)
         self._times["duration"].append(duration_us)
@@ -199,6 +203,7 @@ class Builder:
             end_s=end_s[order],
             external=columns["external"][order],
             correlation=columns["correlation"][order],
+            shape=columns["shape"][order],
             products={int(place[row]): each for row, each in self._products.items()},
             messages={int(place[row]): each for row, each in self._messages.items()},
         ), first * MICROSECOND_S

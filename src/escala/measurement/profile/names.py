@@ -67,8 +67,9 @@ _PHASES: Final = {
 }
 STEP: Final = re.compile(r"ProfilerStep#(\d+)$")
 OPTIMIZER_STEP: Final = re.compile(r"Optimizer\.step#")
-OWN_STEP: Final = re.compile(r"(.*[:/. _])?(train(ing)?_)?(step|iter(ation)?|batch)[ _#]*\d*$", re.IGNORECASE)
-CALLS: Final = re.compile(r"(cuda|hip|cu)\w*(Launch\w*|Memcpy\w*|Memset\w*)", re.IGNORECASE)
+_OWN_STEP: Final = re.compile(
+    r"(.*[:/. _])?(train(ing)?_)?(step|iter(ation)?|batch)[ _#]*\d*$", re.IGNORECASE
+)
 
 
 def is_product(name: str) -> bool:
@@ -109,6 +110,12 @@ def is_backward(name: str) -> bool:
 def is_data(name: str) -> bool:
     """Whether an annotation is the loading of data."""
     return _DATA.match(name) is not None
+
+
+def is_own_step(name: str) -> bool:
+    """Whether an annotation of a training loop is named after a whole step, and after no part of one."""
+    is_part = is_data(name) or any(is_phase(phase, name) for phase in _PHASES)
+    return _OWN_STEP.fullmatch(name) is not None and not is_part
 
 
 def is_phase(phase: str, name: str) -> bool:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ Event = TypeVar("Event")
 class Pieces:
     """One trace file: its keys beside the events, and the events list by list.
 
+    `on_bytes` is told how many more bytes of the file were read.
     `keys` holds what stands before the events once they are asked for, and all once they have ended.
     """
 
@@ -42,8 +43,8 @@ class Pieces:
     def lists(self, kind: type[Event]) -> Iterator[list[Event]]:
         """The events, some thousand at once; a file that ends early is refused."""
         decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type] # the kind is a variable
-        with opened(self.path) as file:
-            chunks = self._chunks(file)
+        with opened(self.path) as (content, file):
+            chunks = self._chunks(content, file)
             left = self._after_head(chunks)
             for chunk in chunks:
                 left += chunk
@@ -54,10 +55,12 @@ class Pieces:
                     raise InvalidInput(f"{self.path} holds no list of events that can be told apart")
             yield self._last(left, decoder)
 
-    def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
+    def _chunks(self, content: IO[bytes], file: IO[bytes]) -> Iterator[bytes]:
+        read_bytes = 0
         try:
-            while chunk := file.read(CHUNK_BYTES):
-                self._on_bytes(len(chunk))
+            while chunk := content.read(CHUNK_BYTES):
+                self._on_bytes(file.tell() - read_bytes)
+                read_bytes = file.tell()
                 yield chunk
         except EOFError:
             raise cut_short(self.path) from None
@@ -131,13 +134,13 @@ def cut_short(path: Path) -> InvalidInput:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a trace, unpacked where they are gzip, whatever the name says."""
+def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """The bytes of a trace, unpacked where they are gzip, whatever the name says, and the file itself."""
     try:
         with path.open("rb") as file:
             is_packed = file.read(2) == GZIP
             file.seek(0)
-            yield gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[misc] # reads like a file
+            yield (cast(IO[bytes], gzip.GzipFile(fileobj=file)) if is_packed else file), file
     except FileNotFoundError:
         raise InvalidInput(f"{path} does not exist; check the path") from None
     except (OSError, ValueError) as error:

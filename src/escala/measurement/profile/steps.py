@@ -7,7 +7,7 @@ import numpy as np
 
 from escala.measurement.profile.columns import NO_ID, ON_DEVICE, Events, Kind
 from escala.measurement.profile.intervals import NOTHING, raw
-from escala.measurement.profile.names import OPTIMIZER_STEP, OWN_STEP, STEP
+from escala.measurement.profile.names import OPTIMIZER_STEP, STEP, is_own_step
 from escala.model.columns import F64
 
 WHOLE: Final = "the whole trace as one step: nothing in it tells steps apart"
@@ -49,7 +49,7 @@ def _profiler_steps(events: Events) -> tuple[F64, tuple[int, ...]]:
 
 def _own_steps(events: Events) -> F64:
     """Annotations of the training loop that are named after a step and come more than once."""
-    rows = np.flatnonzero(events.of(Kind.ANNOTATION) & events.named(OWN_STEP.fullmatch))
+    rows = np.flatnonzero(events.of(Kind.ANNOTATION) & events.named(is_own_step))
     rows = rows[np.argsort(events.start_s[rows])]
     spans = raw(events.start_s[rows], events.end_s[rows])
     is_apart = len(spans) > 1 and bool(np.all(spans[1:, 0] >= spans[:-1, 1]))

@@ -23,8 +23,8 @@ from escala.measurement.profile.nesting import innermost
 from escala.measurement.profile.steps import Windows
 from escala.model.columns import F64, I64, Bool
 
-# Assumption: an operation that is itself busy for less has done no more than being called (PyTorch needs some
-# 2 to 5 µs for one on a processor, the profiler adds as much).
+# Assumption: an operation that is as a rule itself busy for less has done no more than being called: PyTorch
+# needs some 2 to 5 µs for one on a processor, and the profiler adds as much.
 LEAST_WORK_S: Final = 10e-6
 
 
@@ -74,7 +74,7 @@ def _thin(events: Events, ridge_flop_per_byte: float | None) -> Bool:
 def _of_processor(events: Events, window: F64, given: Marks, is_thin: Bool) -> Timeline:
     rows = np.flatnonzero(events.of(Kind.OP))
     inner = innermost(events.lane[rows], events.start_s[rows], events.end_s[rows])
-    own_s = inner.self_s(len(rows))
+    own_s = _usual_s(inner.self_s(len(rows)), events.name[rows], events.shape[rows])
     is_ours = ~events.named(is_waiting)[rows]
     is_work = is_ours & ~events.named(is_wrapper)[rows] & (own_s >= LEAST_WORK_S)
     is_compute = is_work & events.named(is_product)[rows] & ~is_thin[rows]
@@ -94,6 +94,21 @@ def _of_processor(events: Events, window: F64, given: Marks, is_thin: Bool) -> T
         messages=both(window, _spans(events, _message_rows(events))),
         pieces=rows[is_work],
     )
+
+
+def _usual_s(own_s: F64, name: I64, shape: I64) -> F64:
+    """The median of the operations with the same name and shapes, the lower one of two.
+
+    One that the system holds up for a moment works no more than the others.
+    """
+    order = np.lexsort((own_s, shape, name))
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = (np.diff(name[order]) != 0) | (np.diff(shape[order]) != 0)
+    first = np.flatnonzero(is_first)
+    counts = np.diff(np.append(first, len(order)))
+    usual_s = np.empty(len(order))
+    usual_s[order] = np.repeat(own_s[order][first + (counts - 1) // 2], counts)
+    return usual_s
 
 
 def _of_device(events: Events, window: F64, given: Marks, is_thin: Bool) -> Timeline:
