@@ -1,5 +1,7 @@
 """What `escala watch` leaves is read as logs: stamped lines of any tool, progress bars, samples of nodes."""
 
+import io
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -229,3 +231,36 @@ def test_lines_that_are_no_samples_are_counted(tmp_path: Path):
         "a last line that is cut short": 1,
     }
     assert (source.tool, source.numbers) == ("escala watch", 2)
+
+
+@pytest.mark.optional
+@pytest.mark.parametrize(("description", "name", "epoch"), [(None, "", 0), ("Epoch 3", "epoch", 3)])
+def test_bars_that_tqdm_itself_draws_are_read(description: str | None, name: str, epoch: int):
+    tqdm = pytest.importorskip("tqdm").tqdm
+    drawing = io.StringIO()
+
+    for _ in tqdm(range(5), desc=description, file=drawing, mininterval=0, ncols=80, postfix={"v_num": 0}):
+        pass
+    states = [drawn(each) for each in drawing.getvalue().split("\r") if each.strip()]
+    assert states[-1] == Drawn(name, epoch, 5, 5)
+    assert {each.done for each in states if each} == {0, 1, 2, 3, 4, 5}
+
+
+@pytest.mark.optional
+def test_the_last_line_that_the_trainer_itself_prints_is_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    callback = pytest.importorskip("transformers.trainer_callback")
+    metrics = pytest.importorskip("transformers.trainer_utils").speed_metrics(
+        "train", time.time() - 8.0, num_samples=64, num_steps=16
+    )
+
+    state = callback.TrainerState(is_local_process_zero=True)
+    callback.PrinterCallback().on_log(None, state, None, logs=metrics)
+    found = record([stamped(tmp_path / "output.log", [(9.0, capsys.readouterr().out.strip())])])
+    # 64 samples and 16 steps in 8 s
+    assert found.samples_per_s is not None
+    assert found.samples_per_s.value == pytest.approx(8.0, abs=0.02)
+    assert found.step is not None
+    assert found.step.how == "mean of the run"
+    assert found.step.median_s == pytest.approx(0.5, abs=0.002)

@@ -9,8 +9,8 @@ from escala.report.layout import Chunk
 from escala.report.numbers import count, energy, gib, seconds
 from escala.units import digits, percent, show_bytes, show_si
 
-QUIET_BYTES_PER_S: Final = 1.0
-"""Interfaces with less are not shown."""
+CHATTER_BYTES_PER_S: Final = 1000.0
+"""Interfaces whose peak is less are not shown."""
 Part = tuple[str, list[Chunk]]
 
 
@@ -25,7 +25,7 @@ def usage_parts(given: NodeUsage) -> Iterator[Part]:
     yield "CPU", _cpu(given)
     yield "Memory", _memory(given)
     yield "Disk", _disk(given)
-    yield "Net", [each for interface in given.interfaces for each in _interface(interface)]
+    yield "Net", [_interface(each) for each in given.interfaces if _peak(each) >= CHATTER_BYTES_PER_S]
     for gpu in given.gpus:
         yield f"GPU {gpu.index}", _gpu(gpu)
     yield "Energy", _energy(given)
@@ -64,13 +64,15 @@ def _disk(given: NodeUsage) -> list[Chunk]:
     return [f"{_span(level, _rate)} {name}" for level, name in ways if level is not None and level.peak > 0]
 
 
-def _interface(given: InterfaceUsage) -> list[Chunk]:
+def _interface(given: InterfaceUsage) -> str:
     ways = ((given.received_bytes_per_s, "in"), (given.sent_bytes_per_s, "out"))
-    return [
-        f"{one_line(given.name)} {_span(level, _rate)} {name}"
-        for level, name in ways
-        if level is not None and level.peak >= QUIET_BYTES_PER_S
-    ]
+    said = ", ".join(f"{name} {_span(level, _rate)}" for level, name in ways if level is not None)
+    return f"{one_line(given.name)} {said}"
+
+
+def _peak(given: InterfaceUsage) -> float:
+    levels = (given.received_bytes_per_s, given.sent_bytes_per_s)
+    return max((level.peak for level in levels if level is not None), default=0.0)
 
 
 def _gpu(given: GpuUsage) -> list[Chunk]:
@@ -80,7 +82,7 @@ def _gpu(given: GpuUsage) -> list[Chunk]:
     if given.used_bytes is not None and given.memory_bytes is not None:
         parts.append(f"at most {gib(given.used_bytes.peak)} of {gib(given.memory_bytes)} GiB")
     if given.power_w is not None:
-        parts.append(f"{_span(given.power_w, digits)} W")
+        parts.append(_span(given.power_w, _watts))
     if given.sm_clock_hz is not None:
         parts.append(show_si(given.sm_clock_hz.mean, "Hz"))
     if given.temperature_celsius is not None:
@@ -98,6 +100,10 @@ def _energy(given: NodeUsage) -> list[Chunk]:
 
 def _span(level: Level, show: Callable[[float], str]) -> str:
     return f"{show(level.mean)} (peak {show(level.peak)})"
+
+
+def _watts(value_w: float) -> str:
+    return f"{digits(value_w)} W"
 
 
 def _rate(value_bytes_per_s: float) -> str:

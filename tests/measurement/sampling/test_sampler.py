@@ -110,3 +110,16 @@ def test_without_its_libraries_the_error_says_how_to_install_it(monkeypatch: pyt
 
     with pytest.raises(MissingExtra, match=r"pip install 'escala\[watch\]'"):
         require_libraries("watch")
+
+
+def test_what_a_container_hides_is_none(monkeypatch: pytest.MonkeyPatch):
+    def hidden(**_: bool) -> None:
+        raise FileNotFoundError("/proc/diskstats")
+
+    for name in ("disk_io_counters", "net_io_counters", "net_if_stats"):
+        monkeypatch.setattr(f"psutil.{name}", hidden)
+    samples, _ = burnt(cpu_s=0.0, every_s=10.0)
+
+    assert samples[-1].machine.disk_read_bytes is None
+    assert samples[-1].interfaces == ()
+    assert samples[-1].machine.memory_bytes > 0

@@ -1,5 +1,6 @@
 """The files of a watch: what is in them, where they lie, and that a killed watch leaves them whole."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -114,6 +115,20 @@ def test_a_full_disk_ends_the_file_and_not_the_command(watch, tmp_path: Path):
     assert "output.log ends early: no space left on device" in " ".join(found.stderr.decode().split())
 
 
+def scraped(port: int) -> dict[str, float]:
+    """What the port says as soon as it says something."""
+    end_s = time.monotonic() + 60
+    while True:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer,
+        ):
+            if found := values(answer.read().decode()):
+                return found
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+
+
 def test_the_last_sample_can_be_scraped_while_the_command_runs(start):
     with socket.socket() as free:
         free.bind(("", 0))
@@ -121,9 +136,7 @@ def test_the_last_sample_can_be_scraped_while_the_command_runs(start):
     process = start("--prometheus", str(port), "--", PYTHON, "-c", "print('ready', flush=True); input()")
     assert process.stdout is not None
     process.stdout.readline()
-    time.sleep(0.5)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        found = values(answer.read().decode())
+    found = scraped(port)
     process.communicate(b"\n", timeout=60)
 
     assert found["escala_processes"] == 1

@@ -139,18 +139,21 @@ def _has(names: list[str], wanted: str) -> bool:
 
 def _stamped(source: Source) -> Format:
     """The tool of lines that have a time before them, or the bars among them."""
-    found = _printed(Stamped(source.path))
-    if found is not None:
-        return Format(found.tool, stamped(found.read), is_utc=True)
-    lines = islice(Stamped(source.path).lines(), MOST_LINES)
-    if any(progress.drawn(line) or progress.END.search(line) for line in lines):
+    has_bar = False
+    for line in islice(Stamped(source.path).lines(), MOST_LINES):
+        found = _tool(line)
+        if found is not None:
+            return Format(found.tool, stamped(found.read), is_utc=True)
+        has_bar = has_bar or progress.drawn(line) is not None or progress.END.search(line) is not None
+    if has_bar:
         return PROGRESS
     raise InvalidInput(f"{source} has no line with a step; there are steps of {KNOWN}")
 
 
 def _printed(source: Source) -> Format | None:
-    for line in islice(source.lines(), MOST_LINES):
-        for pattern, kind in PRINTED:
-            if pattern.search(line):
-                return kind
-    return None
+    lines = islice(source.lines(), MOST_LINES)
+    return next((kind for line in lines if (kind := _tool(line)) is not None), None)
+
+
+def _tool(line: str) -> Format | None:
+    return next((kind for pattern, kind in PRINTED if pattern.search(line)), None)

@@ -6,7 +6,7 @@ A tool's own clock stays the clock of its steps; the time before the line says w
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import nan
+from math import isnan, nan
 from typing import Final
 
 from escala.measurement.logs.samples import Samples
@@ -19,19 +19,20 @@ STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9})Z ")
 class Stamped(Source):
     """A source whose lines begin with a time; `now_s` is that of the line that was read last."""
 
-    times_s: list[float] = field(default_factory=lambda: [nan])
+    last: list[str] = field(default_factory=lambda: [""])
 
     @property
     def now_s(self) -> float:
-        """The time of the last line."""
-        return self.times_s[-1]
+        """The time of the last line that has one; NaN before it."""
+        at_s = stamp_s(self.last[0])
+        return nan if at_s is None else at_s
 
     def lines(self) -> Iterator[str]:
         """Lines without their time; a line without one is as old as the one before."""
         for line in Source.lines(self):
             found = STAMP.match(line)
             if found is not None:
-                self.times_s[-1] = stamp_s(found[1]) or nan
+                self.last[0] = found[1]
             yield line if found is None else line[found.end() :]
 
 
@@ -41,6 +42,7 @@ def stamped(read: Callable[[Source], Samples]) -> Callable[[Source], Samples]:
     def reader(source: Source) -> Samples:
         marked = Stamped(source.path, source.left_out)
         for sample in read(marked):
-            yield sample if marked.now_s != marked.now_s else sample._replace(at_s=marked.now_s)
+            now_s = marked.now_s
+            yield sample if isnan(now_s) else sample._replace(at_s=now_s)
 
     return reader

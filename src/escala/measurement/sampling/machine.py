@@ -1,5 +1,6 @@
 """What the whole node and the container use. Knows psutil and cgroups, no process."""
 
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -25,14 +26,14 @@ class Machine:
         self._cores, self._usable_cores = psutil.cpu_count() or 1, usable_cores(host_facts())
         self._times = self._began = psutil.cpu_times()
         self._switches = psutil.cpu_stats().ctx_switches
-        self._disk = psutil.disk_io_counters()
-        self._network = psutil.net_io_counters(pernic=True)
+        self._disk = _told(psutil.disk_io_counters)
+        self._network = _told(_network) or {}
 
     def use(self, interval_s: float) -> MachineUse:
         """Processor, memory and disks of the node."""
         before, now = self._times, psutil.cpu_times()
         self._times = now
-        memory, disk = psutil.virtual_memory(), psutil.disk_io_counters()
+        memory, disk = psutil.virtual_memory(), _told(psutil.disk_io_counters)
         per_s = 1 / interval_s if interval_s > 0 else 0.0
         return MachineUse(
             cores=self._cores,
@@ -51,7 +52,7 @@ class Machine:
 
     def interfaces(self) -> tuple[InterfaceUse, ...]:
         """Every interface that is up, the loopback too: local ranks may talk over it."""
-        now, states = psutil.net_io_counters(pernic=True), psutil.net_if_stats()
+        now, states = _told(_network) or {}, _told(psutil.net_if_stats) or {}
         return tuple(
             InterfaceUse(
                 name=name,
@@ -81,6 +82,18 @@ class Container:
             limit_bytes=container_memory_bytes(texts, memory_bytes),
             throttled_s=None if throttled_s is None else throttled_s - (self._began_s or 0.0),
         )
+
+
+def _network() -> Any:
+    return psutil.net_io_counters(pernic=True)
+
+
+def _told(ask: Callable[[], Any]) -> Any:
+    """What the system says; None where it hides the file that says it, as some containers do."""
+    try:
+        return ask()
+    except (OSError, NotImplementedError):
+        return None
 
 
 def _busy_s(times: Any) -> float:

@@ -6,6 +6,7 @@ All else is of the moment. None where nobody says.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 SAMPLE_SCHEMA: Final = "escala/sample@1"
@@ -117,3 +118,8 @@ class Sample:
     container: ContainerUse
     gpus: tuple[GpuUse, ...]
     packages: tuple[PackageUse, ...]
+
+
+def utc(moment: datetime) -> str:
+    """A moment of UTC as text, to the millisecond: '2026-11-30T12:00:00.000Z'."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

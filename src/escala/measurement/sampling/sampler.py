@@ -10,7 +10,7 @@ from escala.measurement.sampling.gpus import find_gpus
 from escala.measurement.sampling.machine import Container, Machine
 from escala.measurement.sampling.packages import Packages
 from escala.measurement.sampling.place import node, rank
-from escala.measurement.sampling.sample import SAMPLE_SCHEMA, Sample
+from escala.measurement.sampling.sample import SAMPLE_SCHEMA, Sample, utc
 from escala.measurement.sampling.tree import Tree
 
 
@@ -75,8 +75,3 @@ class Sampler:
             gpus=() if self._gpus is None else self._gpus.use(),
             packages=self._packages.use(),
         )
-
-
-def utc(moment: datetime) -> str:
-    """A moment of UTC as text, to the millisecond: '2026-11-30T12:00:00.000Z'."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

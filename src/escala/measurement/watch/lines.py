@@ -6,7 +6,10 @@ are overwritten, one a second is kept.
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
+
+from escala.measurement.sampling.sample import utc
 
 END: Final = re.compile(rb"\r\n|\r|\n")
 LONGEST: Final = 2**20
@@ -51,5 +54,9 @@ class Stamper:
 
 
 def _line(text: bytes, at_s: float) -> bytes:
-    moment = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
-    return moment.replace("+00:00", "Z").encode() + b" " + text + b"\n"
+    return _stamp(at_s) + text + b"\n"
+
+
+@lru_cache(maxsize=8)  # lines that come together have one time
+def _stamp(at_s: float) -> bytes:
+    return f"{utc(datetime.fromtimestamp(at_s, UTC))} ".encode()

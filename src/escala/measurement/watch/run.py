@@ -10,8 +10,8 @@ from escala import __version__
 from escala.errors import InvalidInput
 from escala.measurement.logs.record import record
 from escala.measurement.runrecord import RunRecord
-from escala.measurement.sampling.sample import Sample
-from escala.measurement.sampling.sampler import Sampler, utc
+from escala.measurement.sampling.sample import Sample, utc
+from escala.measurement.sampling.sampler import Sampler
 from escala.measurement.watch.command import Command, Held, let_through, refuse_missing
 from escala.measurement.watch.exposition import Exposition, refuse_taken
 from escala.measurement.watch.findings import findings
@@ -40,6 +40,7 @@ def watch(asked: Request, held: Held, say: Callable[[str], None]) -> Watched:
     files = Files(new_folder(asked.folder))
     began, began_s = datetime.now(UTC), time.monotonic()
     code, sampler = _relayed(asked, held, files, say)
+    ended, duration_s = datetime.now(UTC), time.monotonic() - began_s
     run, fault = _recorded(files)
     return Watched(
         schema=WATCH_SCHEMA,
@@ -48,8 +49,8 @@ def watch(asked: Request, held: Held, say: Callable[[str], None]) -> Watched:
         folder=str(files.folder),
         exit_code=code,
         began=utc(began),
-        ended=utc(datetime.now(UTC)),
-        duration_s=time.monotonic() - began_s,
+        ended=utc(ended),
+        duration_s=duration_s,
         every_s=asked.every_s,
         sampling_cpu_s=sampler.cpu_s,
         findings=tuple(each for usage in (run.usage if run else ()) for each in findings(usage)),
