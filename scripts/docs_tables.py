@@ -3,7 +3,7 @@
 import ast
 import csv
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
@@ -330,22 +330,18 @@ def _in_short(rows: Sequence[Scored]) -> tuple[object, ...]:
 def halves_table() -> str:
     """Sources of which one half was calibrated on and the other scored, as scripts/halves wrote them."""
     rows = csv.DictReader((ROOT / "docs" / "data" / "halves.csv").read_text().splitlines())
-    head = ("source", "own runs", "scored", "before", "after", "in the published fit")
-    return table(
-        head,
-        [
-            (
-                row["source"],
-                row["own_runs"],
-                f"{row['held_runs']} in {row['held_configurations']} configurations",
-                *(
-                    f"{float(row[name]):.1%}".replace("%", f"{GLUE}%")
-                    for name in ("before", "after", "in_fit")
-                ),
-            )
-            for row in rows
-        ],
-    )
+    errors = ("error before", "after", "in the published fit")
+    head = ("source", "own runs", "scored", *errors, "inside before", "after")
+    return table(head, [tuple(_half(row)) for row in rows])
+
+
+def _half(row: Mapping[str, str]) -> Iterator[str]:
+    yield from (row["source"], row["own_runs"])
+    yield f"{row['held_runs']} in {row['held_configurations']} configurations"
+    for name in ("before", "after", "in_fit"):
+        yield f"{100 * float(row[name]):.1f}{GLUE}%"
+    for name in ("inside_before", "inside_after"):
+        yield f"{100 * float(row[name]):.0f}{GLUE}%"
 
 
 TABLES: dict[str, Callable[[], str]] = {

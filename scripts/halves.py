@@ -8,6 +8,7 @@ result: software of five kinds, from 15 to 145 rows.
 
 import csv
 import hashlib
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,10 @@ from escala.calibration.own import OwnRun, OwnSample, fit_own
 from escala.calibration.own_list import OwnFree, own_numbers
 from escala.calibration.posterior import most_probable
 from escala.calibration.sample import Sample, moved, predicted, slopes
+from escala.calibration.widths import widened
 from escala.model.columns import F64
+from escala.model.interval import combined_ratio, published_ratios
+from escala.model.own import OwnSpread
 from escala.report.wholefile import write_whole
 
 SOURCES = (
@@ -51,7 +55,8 @@ class Half:
     """Mean size of the errors of the held half, one vote for each configuration.
 
     `before` no row of the source had been seen, `after` the other half was calibrated on, `in_fit` is the
-    error of the published fit, which has seen all of them.
+    error of the published fit, which has seen all of them. `inside_...` are shares of rows in the 80 %
+    interval: of a new stack, and of that with the spread of the other half.
     """
 
     source: str
@@ -61,6 +66,8 @@ class Half:
     before: float
     after: float
     in_fit: float
+    inside_before: float
+    inside_after: float
 
 
 def readings() -> Iterator[Reading]:
@@ -138,11 +145,12 @@ def half(unseen: Unseen, own: Sequence[Reading], held: Sequence[Reading]) -> Hal
     """One half calibrated on, the other scored."""
     sample, other = (OwnSample.of([unseen.run(each) for each in rows]) for rows in (own, held))
     free = [unseen.prior(each, sample) for each in own_numbers(sample.problems)]
-    values = fit_own(sample, free, lambda label, share: None).solved.posterior.values
-    both = [predicted(other, free, each) - other.log_published for each in (np.zeros(len(free)), values)]
+    found = fit_own(sample, free, lambda label, share: None)
+    values = np.zeros(len(free)), found.solved.posterior.values
+    both = [predicted(other, free, each) - other.log_published for each in values]
     names = [each.configuration for each in held]
-    inside = np.array([residuals()[each.row.id].inside for each in held])
-    before, after, in_fit = (mean_error(each, names) for each in (*both, inside))
+    seen = np.array([residuals()[each.row.id].inside for each in held])
+    before, after, in_fit = (mean_error(each, names) for each in (*both, seen))
     return Half(
         source=unseen.source,
         own_runs=len(own),
@@ -151,7 +159,27 @@ def half(unseen: Unseen, own: Sequence[Reading], held: Sequence[Reading]) -> Hal
         before=before,
         after=after,
         in_fit=in_fit,
+        inside_before=inside(both[0], held, ()),
+        inside_after=inside(both[1], held, found.spreads),
     )
+
+
+def inside(errors: F64, rows: Sequence[Reading], spreads: Sequence[OwnSpread]) -> float:
+    """Share of rows in the interval of a new stack, as far as spreads say nothing else of its regime."""
+    is_held = [
+        abs(error) <= math.log(ratio_of(row, spreads)) for error, row in zip(errors, rows, strict=True)
+    ]
+    return round(float(np.mean(is_held)), 4)
+
+
+def ratio_of(row: Reading, spreads: Sequence[OwnSpread]) -> float:
+    """The factor of the interval of a row: that of a new stack, beside its own spread if there is one."""
+    new = replace(row.problem, engine=replace(row.problem.engine, is_calibrated=False))
+    published = float(published_ratios(new)[row.regime])
+    stack = (row.problem.engine.name, row.problem.accelerator.name, row.regime.name.lower())
+    own = next((e for e in spreads if (e.engine, e.accelerator, e.regime) == stack), None)
+    ratio = published if own is None else combined_ratio(published, own.configurations, own.error)
+    return widened(ratio, row.imputed)
 
 
 def is_first(name: str) -> bool:
@@ -191,8 +219,9 @@ def text_of(records: Iterable[Number | Half]) -> str:
 
 
 def main() -> int:
-    """Writes both tables."""
-    write_whole(NUMBERS, text_of(left_out_numbers()).encode())
+    """Writes both tables; with --again the second alone."""
+    if "--again" not in sys.argv:
+        write_whole(NUMBERS, text_of(left_out_numbers()).encode())
     found = [each for unseen in read_unseen() for each in halves(unseen)]
     write_whole(HALVES, text_of(found).encode())
     print(f"{NUMBERS}\n{HALVES}")

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from escala.calibration import Reading
-from escala.calibration.own import OwnFit, OwnRun, OwnSample, calibrate, fit_own, seconds_of
+from escala.calibration.own import OwnFit, OwnRun, OwnSample, calibrate, fit_own
 from escala.calibration.own_list import LIMIT, OwnFree, engine_fields, own_numbers
 from escala.catalog import cluster_for, engine
 from escala.catalog.engines import assumptions
 from escala.catalog.fitted import fitted
 from escala.catalog.networks import network
+from escala.errors import InvalidInput
+from escala.model.estimate import time_of
 from escala.model.interval import Regime
 from escala.model.own import OwnNumber, OwnRuns
 from escala.model.own_numbers import with_own
-from escala.model.plan import Plan
+from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.workload import Workload
 
@@ -40,7 +42,7 @@ def run(problem: Problem, plan: Plan, ratio: float = 1.0, name: str = "") -> Own
         name=name or str(plan),
         problem=problem,
         plan=plan,
-        seconds=ratio * float(seconds_of(problem, plan, ())[0]),
+        seconds=ratio * float(time_of(problem, Plans.of(plan)).step_s[0]),
     )
 
 
@@ -109,7 +111,7 @@ def test_repeats_of_a_configuration_move_as_one_run_does():
 def test_how_long_a_run_goes_on_makes_no_other_configuration():
     longer = replace(PROBLEM, workload=replace(PROBLEM.workload, total_tokens=1e12))
 
-    assert len(OwnSample.of([run(PROBLEM, PLAN), run(longer, PLAN)]).batches) == 1
+    assert len(OwnSample.of([run(PROBLEM, PLAN), run(longer, PLAN)]).configurations) == 1
 
 
 def test_noisy_regimes_count_as_in_the_published_fit():
@@ -248,6 +250,40 @@ def test_what_a_bench_measured_has_the_spread_of_benches():
     assert not free["flash2_efficiency"].is_measured
 
 
+def test_runs_beside_two_benches_of_one_machine_are_refused():
+    measured = replace(PROBLEM, cluster=replace(PROBLEM.cluster, measured=("measured",)))
+    link = replace(measured.cluster.links[0], bytes_per_s=1e9)
+    again = replace(measured, cluster=replace(measured.cluster, links=(link, *measured.cluster.links[1:])))
+
+    with pytest.raises(InvalidInput, match="calibrate the runs of each bench or cluster file alone"):
+        own_numbers([measured, again])
+
+
+def test_a_calibration_of_a_measured_machine_holds_for_that_bench_alone():
+    measured = replace(PROBLEM, cluster=replace(PROBLEM.cluster, measured=("measured",)))
+    found = calibrate([run(measured, plan, 1.1) for plan in layouts(3)], silent)
+    link = replace(measured.cluster.links[0], bytes_per_s=1e9)
+    again = replace(measured, cluster=replace(measured.cluster, links=(link, *measured.cluster.links[1:])))
+
+    assert with_own(measured, made_of(found)).own is not None
+    with pytest.raises(InvalidInput, match="calibrate again with runs planned on this cluster"):
+        with_own(again, made_of(found))
+
+
+def made_of(found: OwnFit) -> OwnRuns:
+    """The calibration of a fit."""
+    return OwnRuns(
+        escala="",
+        fit="",
+        date="",
+        digest="",
+        runs=(),
+        machines=(),
+        factor=found.factors,
+        spread=found.spreads,
+    )
+
+
 def test_only_links_that_are_crossed_are_free():
     wide = replace(PROBLEM, cluster=cluster_for("h100-sxm", 16))
 
@@ -272,17 +308,6 @@ def test_an_engine_has_at_most_three_numbers_of_its_own(name: str, fields: tuple
 def test_an_earlier_calibration_of_the_plan_does_not_count_twice():
     runs = [run(PROBLEM, plan, 1.1) for plan in layouts(3)]
     first = calibrate(runs, silent)
-    own = OwnRuns(
-        escala="",
-        fit="",
-        date="",
-        digest="",
-        runs=(),
-        machines=(),
-        factor=first.factors,
-        spread=first.spreads,
-    )
-
-    again = calibrate([replace(each, problem=with_own(PROBLEM, own)) for each in runs], silent)
+    again = calibrate([replace(each, problem=with_own(PROBLEM, made_of(first))) for each in runs], silent)
 
     assert again.solved.posterior.values.tolist() == first.solved.posterior.values.tolist()

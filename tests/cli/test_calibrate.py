@@ -165,6 +165,62 @@ def test_what_verify_wrote_is_a_pair(run, runs: Path):
     assert pair["calibration"]["digest"] == folder["calibration"]["digest"]
 
 
+RANK = {
+    "rank": 0,
+    "path": "trace.json",
+    "step_s": 9.0,
+    "phases": dict(
+        data_s=0.5, forward_s=2.5, backward_s=5.0, communication_s=0.5, optimizer_s=0.2, idle_s=0.3
+    ),
+    "waits": dict(compute_s=7.0, memory_s=0.5, launch_s=0.2, communication_s=0.5, input_s=0.5, idle_s=0.3),
+    "message_s": 1.0,
+    "hidden_s": 0.5,
+    "traffic": [],
+    "launches": {"count": 1000.0, "mean_s": 0.007, "gap_s": 0.0002},
+    "memory": [],
+    "flop": None,
+}
+PROFILE = {
+    "schema": "escala/profile@1",
+    "escala": "0",
+    "device": "NVIDIA H100 80GB HBM3",
+    "has_device": True,
+    "backend": "nccl",
+    "run_ranks": 8,
+    "steps": {"how": "marked", "count": 1, "each_s": [9.0]},
+    "critical_rank": 0,
+    "ranks": [RANK],
+    "arrivals": [],
+    "speed": None,
+    "verdict": {"kind": "compute", "told": "", "changes": []},
+    "predicted": None,
+    "unsaid": [],
+    "notes": [],
+}
+
+
+def test_a_profile_stands_in_place_of_a_run(run, runs: Path):
+    (runs / "one" / "profile.json").write_text(json.dumps(PROFILE))
+
+    document = json.loads(run("calibrate", "one/profile.json:one/plan.json", "--json").out)
+    text = run("calibrate", "one/profile.json:one/plan.json", "two").out
+
+    assert [each["part"] for each in document["runs"]][:2] == ["", "forward and backward"]
+    assert document["runs"][0]["measured_s"] == pytest.approx(
+        8.4, rel=1e-12
+    )  # 9.0 - 0.5 - 0.3 + 0.2 of launches
+    assert "2 runs: mean error" in text
+    assert "\n    forward and backward" in text
+
+
+def test_a_folder_with_a_run_and_a_profile_is_refused(run, runs: Path):
+    (runs / "one" / "profile.json").write_text(json.dumps(PROFILE))
+
+    assert (
+        "one has to hold one run or profile and holds profile.json, run.json" in run("calibrate", "one").err
+    )
+
+
 def test_the_plan_of_the_last_run_may_be_meant_by_number(run, runs: Path):
     run("explain", "one/plan.json")
     assert run("plan", *WORK, "--fix", "tp=1,pp=1,zero=3,micro_batch=1").code == 0
@@ -232,7 +288,7 @@ def change(path: Path, **given: object) -> None:
         ("one/run.json:absent.json", "absent.json does not exist"),
         ("one/train.log:one/plan.json", "is no record"),
         ("one/plan.json:one/plan.json", "this escala reads 'escala/run@1'"),
-        (".", "has to hold one run ('escala/run@1') and holds none"),
+        (".", "has to hold one run or profile and holds none"),
     ],
 )
 def test_what_is_no_run_with_a_plan_is_said(run, runs: Path, name: str, said: str):

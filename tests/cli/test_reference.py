@@ -17,7 +17,7 @@ from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import VERBS
 from escala.formats import bench_record
-from escala.measurement import calibrate, runrecord, verify
+from escala.measurement import calibration_record, runrecord, verify
 from escala.measurement.bench import ladder
 from escala.measurement.profile import record as profile_record
 from escala.measurement.sampling import sample, usage
@@ -33,7 +33,7 @@ MODULES = (
     *(answer, explain_view, catalog_view, doctor, validate_view, operations_view),
     *(bench_record, ladder),
     *(runrecord, verify),
-    *(calibrate, own),
+    *(calibration_record, own),
     *(sample, usage, watched, findings),
     profile_record,
 )

@@ -4,8 +4,7 @@ The machinery of the published fit: linearised rounds, robust loss, the posterio
 Knows runs as a plan with measured seconds; reads no file.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from escala.calibration.own_list import OwnFree, own_numbers
 from escala.calibration.sample import regime_weight
+from escala.calibration.scoring import question
 from escala.calibration.solving import LeftOut, Solved, solve
 from escala.calibration.widths import COVERAGE
 from escala.model.columns import F64, I64, Bool
@@ -22,6 +22,7 @@ from escala.model.own import OwnFactor, OwnSpread
 from escala.model.own_numbers import without_own
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
+from escala.model.steptime import StepTime
 
 FEWEST_CONFIGURATIONS: Final = 3  # from which on leaving one out says something
 _NOTHING: Final = 1e-9  # of a logarithm: rounding
@@ -29,23 +30,38 @@ _NOTHING: Final = 1e-9  # of a logarithm: rounding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRun:
-    """One measured time: seconds of the step, or of some of its terms; `trust` is what it counts at most."""
+    """One measured time: seconds of the step, or of the part of it that some terms make.
+
+    `trust` is what it counts at most. A run has one time of its step, and may have times of parts beside it.
+    """
 
     name: str
     problem: Problem
     plan: Plan
     seconds: float
+    part: str = ""
     terms: tuple[str, ...] = ()
     trust: float = 1.0
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is the time of the whole step."""
+        return not self.terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnSample:
-    """Own runs, one batch for each configuration, which its repeats share."""
+    """Own runs, in batches that ask the same question.
+
+    `configurations` are the positions of all times of each, and `steps` of those of its step.
+    """
 
     runs: tuple[OwnRun, ...]
     batches: tuple[I64, ...]
     problems: tuple[Problem, ...]
+    plans: tuple[Plans, ...]
+    configurations: tuple[I64, ...]
+    steps: tuple[I64, ...]
     log_published: F64
     weights: F64
 
@@ -53,20 +69,25 @@ class OwnSample:
     def of(cls, given: Sequence[OwnRun]) -> "OwnSample":
         """The runs without what earlier calibrations did to their problems; a configuration has one vote."""
         runs = tuple(replace(each, problem=without_own(each.problem)) for each in given)
-        keys = [_configuration(each) for each in runs]
-        alike = list(dict.fromkeys(keys))
-        repeats, kinds = Counter(keys), [Regime(regime_of(each)) for each in runs]
+        asked = [_configuration(each) for each in runs]
+        configurations = _alike(asked)
+        batches = _alike([question(problem) for problem, _ in asked])
+        is_step = np.array([each.is_step for each in runs])
+        steps = tuple(rows[is_step[rows]] for rows in configurations)
+        repeats = {asked[rows[0]]: len(rows) for rows in steps}
+        weights = [
+            each.trust * regime_weight(Regime(regime_of(each))) / repeats[key]
+            for each, key in zip(runs, asked, strict=True)
+        ]
         return cls(
             runs=runs,
-            batches=tuple(np.flatnonzero([key == each for key in keys]) for each in alike),
-            problems=tuple(problem for problem, _, _ in alike),
+            batches=batches,
+            problems=tuple(runs[rows[0]].problem for rows in batches),
+            plans=tuple(Plans.of([runs[i].plan for i in rows]) for rows in batches),
+            configurations=configurations,
+            steps=steps,
             log_published=np.log([each.seconds for each in runs]),
-            weights=np.array(
-                [
-                    each.trust * regime_weight(kind) / repeats[key]
-                    for each, kind, key in zip(runs, kinds, keys, strict=True)
-                ]
-            ),
+            weights=np.array(weights),
         )
 
     def __len__(self) -> int:
@@ -74,14 +95,14 @@ class OwnSample:
         return len(self.runs)
 
     def log_seconds(self, batch: int, problem: Problem) -> F64:
-        """Logarithm of the predicted seconds of one configuration, if this were its problem."""
-        run = self.runs[self.batches[batch][0]]
-        return np.log(seconds_of(problem, run.plan, run.terms))
+        """Logarithm of the predicted seconds of a batch, each of its part, if this were its problem."""
+        time, rows = time_of(problem, self.plans[batch]), self.batches[batch]
+        seconds = [part_s(time, self.runs[row].terms)[i] for i, row in enumerate(rows)]
+        return np.asarray(np.log(seconds), np.float64)
 
 
-def seconds_of(problem: Problem, plan: Plan, terms: Sequence[str]) -> F64:
-    """Predicted seconds of some terms of a plan, or of the whole step. Shape (1,)."""
-    time = time_of(problem, Plans.of(plan))
+def part_s(time: StepTime, terms: Sequence[str]) -> F64:
+    """Sum of the terms of a step, or the whole step where none is named. Shape: that of the terms."""
     return sum((getattr(time, name) for name in terms), np.zeros(1)) if terms else time.step_s
 
 
@@ -90,10 +111,18 @@ def regime_of(run: OwnRun) -> int:
     return int(regime(run.problem, Plans.of(run.plan))[0])
 
 
-def _configuration(run: OwnRun) -> tuple[Problem, Plan, tuple[str, ...]]:
+def _configuration(run: OwnRun) -> tuple[Problem, Plan]:
     """What repeats have in common; how long they were meant to go on is not part of it."""
     workload = replace(run.problem.workload, total_tokens=None)
-    return replace(run.problem, workload=workload), run.plan, run.terms
+    return replace(run.problem, workload=workload), run.plan
+
+
+def _alike(keys: Sequence[Hashable]) -> tuple[I64, ...]:
+    """Positions of equal keys, in the order in which each comes first."""
+    found: dict[Hashable, list[int]] = {}
+    for i, key in enumerate(keys):
+        found.setdefault(key, []).append(i)
+    return tuple(np.array(rows, np.int64) for rows in found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,11 +166,11 @@ class OwnFit:
         if self.outside is None:
             return ()
         errors: dict[tuple[str, str, str], list[float]] = {}
-        for batch, problem in zip(self.sample.batches, self.sample.problems, strict=True):
-            run = self.sample.runs[batch[0]]
-            if not run.terms:
-                stack = (problem.engine.name, problem.accelerator.name, Regime(regime_of(run)).name.lower())
-                errors.setdefault(stack, []).append(float(np.abs(self.outside[batch]).mean()))
+        for rows in self.sample.steps:
+            run = self.sample.runs[rows[0]]
+            kind = Regime(regime_of(run)).name.lower()
+            stack = (run.problem.engine.name, run.problem.accelerator.name, kind)
+            errors.setdefault(stack, []).append(float(np.abs(self.outside[rows]).mean()))
         return tuple(
             OwnSpread(
                 engine=engine,
@@ -167,27 +196,27 @@ def fit_own(sample: OwnSample, free: Sequence[OwnFree], progress: Callable[[str,
     before = np.empty(len(sample))
     for k, problem in enumerate(sample.problems):
         before[sample.batches[k]] = sample.log_seconds(k, problem) - sample.log_published[sample.batches[k]]
-    left = [(own, solved.without(own)) for own in _each_configuration(sample)]
+    left = [(rows, solved.without(_marked(rows, len(sample)))) for rows in sample.configurations]
     values = solved.posterior.values
     return OwnFit(
         sample=sample,
         free=tuple(free),
         solved=solved,
         before=before,
-        outside=_outside(left) if len(left) >= FEWEST_CONFIGURATIONS else None,
+        outside=_outside(left, len(sample)) if len(left) >= FEWEST_CONFIGURATIONS else None,
         pulls=np.array([values - others.values for _, others in left]).reshape(len(left), len(free)),
     )
 
 
-def _each_configuration(sample: OwnSample) -> list[Bool]:
-    """The times of each configuration: its step and the terms of it, which are left out together."""
-    keys = [_configuration(each)[:2] for each in sample.runs]
-    return [np.array([key == each for key in keys]) for each in dict.fromkeys(keys)]
+def _marked(rows: I64, count: int) -> Bool:
+    marked = np.zeros(count, np.bool_)
+    marked[rows] = True
+    return marked
 
 
-def _outside(left: Sequence[tuple[Bool, LeftOut]]) -> F64:
+def _outside(left: Sequence[tuple[I64, LeftOut]], count: int) -> F64:
     """The log error of each time under the values that the other configurations give."""
-    found = np.empty(len(left[0][0]))
-    for own, others in left:
-        found[own] = others.errors[own]
+    found = np.empty(count)
+    for rows, others in left:
+        found[rows] = others.errors[rows]
     return found

@@ -11,6 +11,7 @@ from typing import Final
 from escala.calibration.free import free_parameters
 from escala.catalog.fitted import fitted
 from escala.catalog.loader import read_toml
+from escala.errors import InvalidInput
 from escala.model.own import ACCELERATOR, ENGINE, LINK, OwnNumber
 from escala.model.own_numbers import changed, values_of
 from escala.model.problem import Problem
@@ -64,14 +65,24 @@ def listed() -> tuple[Listed, ...]:
 
 
 def own_numbers(problems: Iterable[Problem]) -> tuple[OwnFree, ...]:
-    """Every number of the list that stands in one of the problems, engines before devices before links."""
+    """Every number of the list that stands in one of the problems, each once."""
     found: dict[OwnNumber, OwnFree] = {}
     for problem in problems:
         for each in listed():
             for number in _numbers(problem, each):
-                if number not in found:
-                    found[number] = _free(problem, each, number)
+                free = _free(problem, each, number)
+                _refuse_two_records(found.setdefault(number, free), free)
     return tuple(found.values())
+
+
+def _refuse_two_records(one: OwnFree, other: OwnFree) -> None:
+    """A factor belongs to one value of a device or a measured link; catalog links differ by their ports."""
+    is_bound = one.number.of == ACCELERATOR or one.is_measured or other.is_measured
+    if is_bound and not math.isclose(one.before, other.before, rel_tol=1e-9):
+        raise InvalidInput(
+            f"{one.number.field} of {one.number.name} is {one.before:.6g} in one plan and {other.before:.6g}"
+            " in another; calibrate the runs of each bench or cluster file alone"
+        )
 
 
 def _numbers(problem: Problem, given: Listed) -> Iterator[OwnNumber]:

@@ -56,12 +56,12 @@ def batches(readings: Sequence[Reading]) -> Iterable[list[int]]:
     """
     alike: defaultdict[Problem, list[int]] = defaultdict(list)
     for i, reading in enumerate(readings):
-        alike[_question(reading)].append(i)
+        alike[question(reading.problem)].append(i)
     return alike.values()
 
 
-def _question(reading: Reading) -> Problem:
-    problem = reading.problem
+def question(problem: Problem) -> Problem:
+    """What plans that can be priced together have in common: all but the global batch, which they carry."""
     return replace(problem, workload=replace(problem.workload, global_batch=1))
 
 

@@ -6,7 +6,6 @@ itself, reads no file.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,136 +14,41 @@ from escala import __version__
 from escala.calibration.own import FEWEST_CONFIGURATIONS, OwnFit, OwnRun, calibrate, regime_of
 from escala.calibration.own_list import LIMIT
 from escala.catalog.fitted import fitted
-from escala.errors import InvalidInput
+from escala.measurement.calibration_record import (
+    CALIBRATE_SCHEMA,
+    Calibrated,
+    MeanErrors,
+    MemoryCheck,
+    NumberFit,
+    RunFit,
+    WidthFit,
+)
 from escala.measurement.paired import Paired
-from escala.measurement.verify import MEAN, Compared, verify
+from escala.measurement.profile.record import Profile
+from escala.measurement.runrecord import RunRecord
+from escala.measurement.timed import WHOLE_RUN_TRUST, timed
+from escala.measurement.verify import MEAN, verify
 from escala.model.columns import F64
 from escala.model.interval import WORDS, Regime, combined_ratio, published_ratios
 from escala.model.own import OwnRuns
 from escala.planning.simplicity import describe as title_of
 
-CALIBRATE_SCHEMA: Final = "escala/calibrate@1"
 INFORMED: Final = 0.1  # the share from which on runs decide something of a number, as on the accuracy page
 ODD: Final = 2.5  # times the 80 % interval: 3.2 standard deviations of a normal error
-WHOLE_RUN_TRUST: Final = 0.6  # of a step that is the mean of a run with its warm-up, as of a row with a gap
 _PULLS: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFit:
-    """One run: measured seconds of a step, predicted before and after, and by the other runs' numbers alone.
-
-    Errors are predicted / measured - 1. `left_out_s` is None where fewer than three configurations ran;
-    `weight` is what the run counts; `is_odd` says that it fits badly.
-    """
-
-    name: str
-    plan_title: str
-    network: str
-    engine: str
-    accelerator: str
-    devices: int
-    measured_s: float
-    weight: float
-    before_s: float
-    after_s: float
-    left_out_s: float | None
-    error_before: float
-    error_after: float
-    error_left_out: float | None
-    is_odd: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberFit:
-    """One number: its value before and after, and who moved it.
-
-    `moved` is the logarithm of the factor in prior standard deviations, `prior_sd` and `sd` are of that
-    logarithm, `share` is what the runs decide. `pulled` names the configurations that moved it most,
-    `informed_by` the run that would say more, `is_stopped` that it stands at the end of its range.
-    """
-
-    of: str
-    name: str
-    field: str
-    accelerator: str
-    before: float
-    after: float
-    factor: float
-    prior_sd: float
-    sd: float
-    moved: float
-    share: float
-    pulled: tuple[str, ...]
-    is_stopped: bool
-    informed_by: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WidthFit:
-    """The factor of the 80 % interval of one stack and regime: from published runs, and with own ones."""
-
-    engine: str
-    accelerator: str
-    regime: str
-    configurations: int
-    error: float
-    published_ratio: float
-    ratio: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryCheck:
-    """A recorded peak beside its prediction, which no run moves."""
-
-    name: str
-    compared: Compared
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanErrors:
-    """Mean size of the errors of the runs, one vote for each configuration."""
-
-    before: float
-    after: float
-    left_out: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
-    """The document of `escala calibrate --json`; `calibration` is what `-o` writes."""
-
-    schema: str
-    escala: str
-    configurations: int
-    effective_numbers: float
-    errors: MeanErrors
-    runs: tuple[RunFit, ...]
-    numbers: tuple[NumberFit, ...]
-    widths: tuple[WidthFit, ...]
-    memory: tuple[MemoryCheck, ...]
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
-    calibration: OwnRuns
 
 
 def calibrated(
     pairs: Sequence[Paired], date: str, digest: str, progress: Callable[[str, float], None]
 ) -> Calibrated:
     """Everything that the runs say: numbers, errors before, after and left out, what is doubtful."""
-    verified = [verify(each.run, each.problem, each.plan) for each in pairs]
-    found = calibrate([_timed(each) for each in pairs], progress)
+    memory = tuple(check for each in pairs for check in _checked(each))
+    found = calibrate([time for each in pairs for time in timed(each)], progress)
     runs, numbers = tuple(_runs(found)), tuple(_numbers(found))
-    memory = tuple(
-        MemoryCheck(name=pair.name, compared=row)
-        for pair, each in zip(pairs, verified, strict=True)
-        for row in each.compared
-        if row.quantity.startswith("memory")
-    )
     return Calibrated(
         schema=CALIBRATE_SCHEMA,
         escala=__version__,
-        configurations=len(found.sample.batches),
+        configurations=len(found.sample.configurations),
         effective_numbers=float(np.clip(found.solved.posterior.share, 0.0, 1.0).sum()),
         errors=_errors(found),
         runs=runs,
@@ -157,20 +61,12 @@ def calibrated(
     )
 
 
-def _timed(given: Paired) -> OwnRun:
-    step = given.run.step
-    if step is None:
-        raise InvalidInput(
-            f"{given.name} has no step time, so nothing can be fitted to it; leave it out,"
-            " or record logs that say one"
-        )
-    return OwnRun(
-        name=given.name,
-        problem=given.problem,
-        plan=given.plan,
-        seconds=step.median_s,
-        trust=WHOLE_RUN_TRUST if step.how == MEAN else 1.0,
-    )
+def _checked(given: Paired) -> Iterator[MemoryCheck]:
+    """Recorded peaks beside their predictions; a run of another question than the plan's is refused."""
+    if isinstance(given.run, RunRecord):
+        for row in verify(given.run, given.problem, given.plan).compared:
+            if row.quantity.startswith("memory"):
+                yield MemoryCheck(name=given.name, compared=row)
 
 
 def _runs(found: OwnFit) -> Iterator[RunFit]:
@@ -179,6 +75,7 @@ def _runs(found: OwnFit) -> Iterator[RunFit]:
         worst = float(after[i] if outside is None else outside[i])
         yield RunFit(
             name=run.name,
+            part=run.part,
             plan_title=title_of(run.plan),
             network=run.problem.workload.network.name,
             engine=run.problem.engine.name,
@@ -192,7 +89,7 @@ def _runs(found: OwnFit) -> Iterator[RunFit]:
             error_before=math.expm1(found.before[i]),
             error_after=math.expm1(after[i]),
             error_left_out=None if outside is None else math.expm1(outside[i]),
-            is_odd=abs(worst) > ODD * math.log(_published_ratio(run)),
+            is_odd=run.is_step and abs(worst) > ODD * math.log(_published_ratio(run)),
         )
 
 
@@ -226,13 +123,13 @@ def _pulled(found: OwnFit, number: int) -> tuple[str, ...]:
     """The configurations without which the number would have moved least, the strongest first."""
     pulls = np.abs(found.pulls[:, number])
     order = [int(k) for k in np.argsort(-pulls, kind="stable") if pulls[k] > INFORMED * pulls.max()]
-    return tuple(found.sample.runs[found.sample.batches[k][0]].name for k in order[:_PULLS])
+    return tuple(found.sample.runs[found.sample.configurations[k][0]].name for k in order[:_PULLS])
 
 
 def _errors(found: OwnFit) -> MeanErrors:
     def mean(errors: F64) -> float:
         sizes = np.abs(np.expm1(errors))
-        return float(np.mean([sizes[batch].mean() for batch in found.sample.batches]))
+        return float(np.mean([sizes[batch].mean() for batch in found.sample.steps]))
 
     return MeanErrors(
         before=mean(found.before),
@@ -281,23 +178,30 @@ def _warnings(runs: Sequence[RunFit], numbers: Sequence[NumberFit]) -> Iterator[
 
 def _notes(found: OwnFit, pairs: Sequence[Paired], *, has_memory: bool) -> Iterator[str]:
     if found.outside is None:
-        ran = len(found.sample.batches)
+        ran = len(found.sample.configurations)
         yield (
             f"{ran} configuration{'s' * (ran != 1)}: with fewer than {FEWEST_CONFIGURATIONS} none can be left"
             " out, so errors are those in the fit, and intervals stay those of published runs"
         )
     if has_memory:
         yield "memory is only checked: the published fit has no free number of memory"
-    whole = [each.name for each in pairs if each.run.step is not None and each.run.step.how == MEAN]
+    records = {each.name: each.run for each in pairs if isinstance(each.run, RunRecord)}
+    whole = [name for name, run in records.items() if run.step is not None and run.step.how == MEAN]
     if whole:
         yield f"{', '.join(whole)}: mean of a whole run with its warm-up, counts × {WHOLE_RUN_TRUST:g}"
-    unsaid = [each.name for each in pairs if each.run.devices is None]
+    profiles = [each.name for each in pairs if isinstance(each.run, Profile)]
+    if profiles:
+        yield (
+            f"{', '.join(profiles)}: a profiled step without data and idle time, which no plan has; each part"
+            " counts as its share, and recording may have slowed it"
+        )
+    unsaid = [name for name, run in records.items() if run.devices is None]
     if unsaid:
         yield f"{', '.join(unsaid)}: the logs do not say how many devices; that the plan is theirs is trusted"
 
 
 def _calibration(found: OwnFit, date: str, digest: str) -> OwnRuns:
-    runs = found.sample.runs
+    runs = [run for run in found.sample.runs if run.is_step]
     machines = [
         f"{run.problem.cluster.devices} × {run.problem.accelerator.name}, {run.problem.engine.name}"
         for run in runs

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from escala.measurement.profile.record import Profile
 from escala.measurement.runrecord import RunRecord
 from escala.model.plan import Plan
 from escala.model.problem import Problem
@@ -12,6 +13,6 @@ class Paired:
     """One run with the plan that it followed, and how people call the pair."""
 
     name: str
-    run: RunRecord
+    run: RunRecord | Profile
     problem: Problem
     plan: Plan

@@ -102,5 +102,6 @@ def _refuse_other_record(problem: Problem, factor: OwnFactor, value: float) -> N
     if is_bound and not math.isclose(value, factor.before, rel_tol=1e-9):
         raise InvalidInput(
             f"the calibration was made beside {factor.field} {factor.before:.6g} of {factor.name}, and"
-            f" {problem.cluster.name} has {value:.6g}; calibrate again with runs planned on this cluster"
+            f" {problem.cluster.name} has {value:.6g}; calibrate again with runs planned on this cluster,"
+            " or leave out --calibration"
         )

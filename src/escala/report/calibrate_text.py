@@ -7,25 +7,25 @@ from rich.console import Console
 from rich.text import Text
 
 from escala.errors import one_line
-from escala.measurement.calibrate import INFORMED, Calibrated, MemoryCheck, NumberFit, RunFit, WidthFit
+from escala.measurement.calibrate import INFORMED
+from escala.measurement.calibration_record import Calibrated, MemoryCheck, NumberFit, RunFit, WidthFit
 from escala.report.layout import (
     QUIET,
     STRONG,
     VERDICT_STYLES,
-    add_row,
     apart,
     flow,
     hanging,
     put,
-    put_table,
     room,
-    table_of,
 )
 from escala.report.numbers import count, gib, in_percent, plural, seconds
 from escala.units import digits, percent, show_si
 
 SHOWN: Final = 0.005  # of a factor's distance from 1: less is told in the document alone
 UNUSED: Final = 1e-9  # a number that no run depends on decides nothing, but for rounding
+_HEADS: Final = ("before", "after", "left out")
+_CELL: Final = 10
 _NAME: Final = 56
 _SHOW: Final[dict[str, Callable[[float], str]]] = {
     "bytes_per_s": lambda value: show_si(value, "B/s"),
@@ -54,7 +54,7 @@ def print_calibrated(console: Console, given: Calibrated) -> None:
 
 
 def _summary(given: Calibrated) -> str:
-    runs, ran, errors = len(given.runs), given.configurations, given.errors
+    runs, ran, errors = len(given.calibration.runs), given.configurations, given.errors
     same = "" if runs == ran else f" of {count(ran)} configuration{plural(ran)}"
     left = "" if errors.left_out is None else f", {_size(errors.left_out)} for a run that is left out"
     return (
@@ -72,13 +72,18 @@ def _signed(error: float | None) -> str:
 
 
 def _print_runs(console: Console, runs: Sequence[RunFit]) -> None:
-    heads = ("measured", "error before", "after", "left out")
-    table = table_of(console, [("run", "text"), *((head, "right") for head in heads)])
+    apart(console, Text("run", QUIET), Text(_columns("measured", *_HEADS), QUIET), indent=2)
     for each in runs:
         errors = [_signed(e) for e in (each.error_before, each.error_after, each.error_left_out)]
+        name = f"  {each.part}" if each.part else one_line(each.name, 200)
         style = VERDICT_STYLES["risky"] if each.is_odd else ""
-        add_row(table, Text(one_line(each.name, 200), style=style), seconds(each.measured_s), *errors)
-    put_table(console, table)
+        apart(console, Text(name, style), Text(_columns(seconds(each.measured_s), *errors)), indent=2)
+    put(console)
+
+
+def _columns(*cells: str) -> str:
+    """Cells of equal width, set right."""
+    return "".join(f"{cell:>{_CELL}}" for cell in cells)
 
 
 def _print_numbers(console: Console, given: Calibrated) -> None:

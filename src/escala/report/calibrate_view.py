@@ -8,7 +8,8 @@ from pathlib import Path
 
 from escala.calibration.solving import ROUNDS
 from escala.errors import InvalidInput
-from escala.measurement.calibrate import Calibrated, calibrated
+from escala.measurement.calibrate import calibrated
+from escala.measurement.calibration_record import Calibrated
 from escala.model.own_numbers import with_own
 from escala.model.problem import Problem
 from escala.report.calibration_file import read_calibration, write_calibration

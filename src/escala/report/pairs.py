@@ -1,5 +1,7 @@
 """Runs beside their plans, as files: RUN:PLAN, a folder that holds both, or what `escala verify -o` wrote.
 
+A run is a record of `escala record` or a profile of `escala profile`.
+
 Knows where the two of a pair stand; predicts and fits nothing.
 """
 
@@ -15,9 +17,10 @@ from escala import __version__
 from escala.errors import InvalidInput, spoken
 from escala.formats.files import read_keys
 from escala.measurement.paired import Paired
+from escala.measurement.profile.record import PROFILE_SCHEMA, Profile
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
 from escala.model.own_numbers import without_own
-from escala.report.keys import keys_of, table_of
+from escala.report.keys import keys_of, record_of, table_of
 from escala.report.planfile import SCHEMA as PLAN_SCHEMA
 from escala.report.planfile import PlanFile, plan_document, plan_file_of
 from escala.report.runfile import read_run, run_of
@@ -25,6 +28,7 @@ from escala.report.saved import chosen_plan
 from escala.report.wholefile import write_whole
 
 PAIR_SCHEMA: Final = "escala/verified-run@1"
+MEASURED: Final = (RUN_SCHEMA, PROFILE_SCHEMA)
 WAYS: Final = "give RUN:PLAN, a folder with a run.json and a plan.json, or what `escala verify -o` wrote"
 MOST_FILES: Final = 1000  # looked at in one folder
 
@@ -70,7 +74,7 @@ def _named(name: str) -> Paired:
         return _one_file(name)
     for run, plan in _halves(name):
         file, row = chosen_plan(plan)
-        return _paired(name, read_run(run), file, row)
+        return _paired(name, _measured(run), file, row)
     raise InvalidInput(f"{name} does not exist; {WAYS}")
 
 
@@ -82,7 +86,7 @@ def _halves(name: str) -> Iterator[tuple[str, str]]:
 
 def _one_file(name: str) -> Paired:
     keys = read_keys(Path(name))
-    if keys.get("schema") == RUN_SCHEMA:
+    if keys.get("schema") in MEASURED:
         raise InvalidInput(f"{name} is a run without its plan; write {name}:plan.json, or {WAYS}")
     if keys.get("schema") != PAIR_SCHEMA:
         raise InvalidInput(f"{name}: schema is {spoken(keys.get('schema'))}, which is no run; {WAYS}")
@@ -96,19 +100,25 @@ def _table(keys: Mapping[str, object], key: str, name: str) -> Mapping[str, Any]
 
 def _in_folder(folder: Path) -> Paired:
     """The run and the plan of a folder, known by their schema."""
-    found: dict[str, list[Path]] = {RUN_SCHEMA: [], PLAN_SCHEMA: []}
-    for path in sorted(folder.glob("*.json"))[:MOST_FILES]:
-        schema = _schema(path)
-        if schema in found:
-            found[schema].append(path)
-    for what, schema in (("run", RUN_SCHEMA), ("plan", PLAN_SCHEMA)):
-        if len(found[schema]) != 1:
-            names = ", ".join(path.name for path in found[schema]) or "none"
-            raise InvalidInput(
-                f"{folder} has to hold one {what} ('{schema}') and holds {names}; write RUN:PLAN instead"
-            )
-    file, row = chosen_plan(str(found[PLAN_SCHEMA][0]))
-    return _paired(str(folder), read_run(str(found[RUN_SCHEMA][0])), file, row)
+    files = [(path, _schema(path)) for path in sorted(folder.glob("*.json"))[:MOST_FILES]]
+    run = _only(folder, "run or profile", [path for path, schema in files if schema in MEASURED])
+    plan = _only(folder, "plan", [path for path, schema in files if schema == PLAN_SCHEMA])
+    file, row = chosen_plan(str(plan))
+    return _paired(str(folder), _measured(str(run)), file, row)
+
+
+def _only(folder: Path, what: str, found: Sequence[Path]) -> Path:
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise InvalidInput(f"{folder} has to hold one {what} and holds {names}; write RUN:PLAN instead")
+    return found[0]
+
+
+def _measured(path: str) -> RunRecord | Profile:
+    """A profile, or a record of a run."""
+    if _schema(Path(path)) == PROFILE_SCHEMA:
+        return record_of(Profile, read_keys(Path(path)), path)
+    return read_run(path)
 
 
 def _schema(path: Path) -> str:
@@ -119,5 +129,5 @@ def _schema(path: Path) -> str:
         return ""
 
 
-def _paired(name: str, run: RunRecord, file: PlanFile, row: int) -> Paired:
+def _paired(name: str, run: RunRecord | Profile, file: PlanFile, row: int) -> Paired:
     return Paired(name=name, run=run, problem=file.problem, plan=file.plans[row])
