@@ -6,8 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from escala.measurement.logs.record import record
 from escala.measurement.runrecord import RunRecord
 from escala.measurement.verify import Verified
+from escala.report.runfile import read_run
 
 DATA = Path(__file__).parents[1] / "measurement" / "data"
 MEGATRON, POWER = str(DATA / "megatron.log"), str(DATA / "nvidia-smi.csv")
@@ -34,6 +36,15 @@ def test_the_text_has_what_was_read_and_what_the_logs_do_not_say(run):
     assert "mean 5,080 W of 8 devices together" in text
     assert "Unsaid" not in text
     assert "power or energy" in run("record", MEGATRON).out
+
+
+def test_what_a_watch_used_is_shown_and_kept_in_the_record(run, tmp_path: Path):
+    text = run("record", str(DATA / "watch-samples.jsonl"), "--out", "run.json").out
+
+    assert "vm: 13.2 s in 15 samples" in " ".join(text.split())
+    for word in ("of 2 cores busy", "resident", "Net    lo in", "no counter"):
+        assert word in text
+    assert read_run("run.json") == record([str(DATA / "watch-samples.jsonl")])
 
 
 def test_a_record_is_one_document_and_the_same_in_its_file(run, tmp_path: Path):

@@ -85,6 +85,7 @@ def sample(at_s: float, node: str = "n1", rank: int | None = None, gpus: Sequenc
         time=stamp(at_s),
         node=node,
         rank=rank,
+        elapsed_s=at_s,
         interval_s=1.0 if at_s else 0.0,
         command=command,
         machine=machine,

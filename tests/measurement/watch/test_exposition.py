@@ -24,6 +24,7 @@ SAMPLE = Sample(
     time="2026-01-01T00:00:00.000Z",
     node="n07",
     rank=3,
+    elapsed_s=9.0,
     interval_s=1.0,
     command=CommandUse(
         processes=2,

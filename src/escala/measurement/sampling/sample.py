@@ -105,12 +105,16 @@ class PackageUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One moment of one node: `time` is UTC, `interval_s` is since the sample before (0 for the first)."""
+    """One moment of one node: `time` is UTC.
+
+    `elapsed_s` is since the first sample, `interval_s` since the one before, on a clock that never jumps.
+    """
 
     schema: str
     time: str
     node: str
     rank: int | None
+    elapsed_s: float
     interval_s: float
     command: CommandUse
     machine: MachineUse

@@ -30,7 +30,8 @@ class Sampler:
         self._gpus, no_gpu = find_gpus()
         self.gaps = tuple(gap for gap in (no_gpu, self._packages.gap) if gap)
         self.cpu_s = 0.0
-        self._last_s: float | None = None
+        self._first_s: float | None = None
+        self._elapsed_s = 0.0
         self._end = Event()
         self._thread = Thread(target=self._run, name="escala sampler", daemon=True)
 
@@ -55,9 +56,9 @@ class Sampler:
 
     def _once(self) -> None:
         began_s, now_s = time.thread_time(), time.monotonic()
-        interval_s = 0.0 if self._last_s is None else now_s - self._last_s
-        self._last_s = now_s
-        self._take(self._sample(interval_s))
+        self._first_s = now_s if self._first_s is None else self._first_s
+        before_s, self._elapsed_s = self._elapsed_s, now_s - self._first_s
+        self._take(self._sample(self._elapsed_s - before_s))
         self.cpu_s += time.thread_time() - began_s
 
     def _sample(self, interval_s: float) -> Sample:
@@ -67,6 +68,7 @@ class Sampler:
             time=utc(datetime.now(UTC)),
             node=self._node,
             rank=self._rank,
+            elapsed_s=self._elapsed_s,
             interval_s=interval_s,
             command=self._tree.use(interval_s),
             machine=machine,

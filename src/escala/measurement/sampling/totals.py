@@ -94,7 +94,8 @@ class _Node:
 
     def add(self, sample: Sample) -> None:
         """Count one sample."""
-        before, took_s = self._last, sample.interval_s
+        before = self._last
+        took_s = max(0.0, sample.elapsed_s - before.elapsed_s)  # longer than its interval after a lost sample
         for name, read in LEVELS.items():
             self._level((name,), read(sample), took_s)
         for name, read in MEANS.items():
