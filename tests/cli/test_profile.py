@@ -32,7 +32,7 @@ def test_the_text_has_verdict_phases_messages_and_ranks(run):
     assert "of the step is exposed communication" in text
     assert "all_reduce (default_pg, 2 ranks) 2 times: 1.51 MiB in" in text
     assert "1. hide or shrink all_reduce of default_pg" in text
-    assert "others wait 2.2 ms a step for rank 1" in text
+    assert "rank 1 2.2 ms late a step" in text
 
 
 def test_a_profile_is_one_document_and_the_same_in_its_file(run, tmp_path: Path):

@@ -192,11 +192,10 @@ def _memory(rank: RankProfile) -> list[str]:
 
 
 def _ranks(given: Sequence[Arrival]) -> list[str]:
-    """Who is waited for, the most first."""
+    """Who comes late to collectives, the most first."""
     if not given:
         return []
-    ordered = sorted(given, key=lambda each: -each.is_waited_for_s)[:MOST_RANKS]
-    late = [each for each in ordered if each.is_waited_for_s > 0]
-    waits = [f"others wait {seconds(each.is_waited_for_s)} a step for rank {each.rank}" for each in late]
+    ordered = sorted(given, key=lambda each: -each.late_s)[:MOST_RANKS]
+    waits = [f"rank {each.rank} {seconds(each.late_s)} late a step" for each in ordered if each.late_s > 0]
     slow = [str(each.rank) for each in given if each.is_straggler]
     return [*waits, f"straggler: {', '.join(slow)}" if slow else "no straggler"]

@@ -12,7 +12,6 @@ from escala.measurement.profile.analyse import Planned, profile
 from escala.measurement.profile.read import read_traces, trace_files
 from escala.measurement.profile.record import PROFILE_SCHEMA, Profile
 from escala.model.cluster import Accelerator, Cluster
-from escala.report.keys import record_of
 from escala.report.saved import chosen_plan
 from escala.report.wholefile import write_whole
 
@@ -60,4 +59,7 @@ def read_profile(path: str) -> Profile:
             f"{path}: schema is {spoken(keys.get('schema'))}; this escala reads '{PROFILE_SCHEMA}', "
             "which `escala profile TRACES --out profile.json` writes"
         )
-    return record_of(Profile, keys, path)
+    try:
+        return msgspec.convert(keys, Profile)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{path} is no whole profile ({error}); profile the traces again") from None

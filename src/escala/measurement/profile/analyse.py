@@ -28,7 +28,7 @@ from escala.measurement.profile.record import (
 )
 from escala.measurement.profile.steps import WHOLE, Windows, windows
 from escala.measurement.profile.timeline import Timeline, timeline
-from escala.measurement.profile.traffic import traffic
+from escala.measurement.profile.traffic import ranks_of, traffic
 from escala.measurement.profile.verdict import verdict
 from escala.model.cluster import Accelerator
 from escala.model.efficiency import memory_bytes_per_s
@@ -237,9 +237,8 @@ def _notes(
         "the plan's work is more than the device could do in this step: is it the plan of this run?": (
             speed is not None and speed.mfu is not None and speed.mfu > 1
         ),
-        "messages do not say their group, and the run has several; bytes of gathers are unknown": (
-            len(traces[0].groups) > 1
-            and any(each.group is None for each in traces[0].events.messages.values())
+        "messages do not say their group, and the run has groups of several sizes": any(
+            ranks_of(each, traces[0]) is None for each in traces[0].events.messages.values()
         ),
     }
     return tuple(text for text, is_so in said.items() if is_so)

@@ -12,12 +12,12 @@ import numpy as np
 
 from escala.measurement.profile.read import Trace
 from escala.measurement.profile.record import Arrival
-from escala.measurement.profile.traffic import group_of
+from escala.measurement.profile.traffic import ranks_of
 from escala.model.columns import F64
 
 TOGETHER: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 STRAGGLER_SHARE: Final = 0.05
-"""Assumption: others have to wait this share of a step for a rank before it is called a straggler."""
+"""Assumption: a rank is a straggler that is late by this share of a step, all collectives together."""
 Key = tuple[str, str | None]
 
 
@@ -34,22 +34,17 @@ def arrivals(
     last = np.argmax(arrived_s, axis=0)
     length_s = end_s - start_s
     waited_s = np.clip(arrived_s.max(axis=0) - arrived_s, 0.0, length_s)
-    mean_s = waited_s.sum(axis=0) / (len(traces) - 1)
+    others_s = (arrived_s.sum(axis=0) - arrived_s) / (len(traces) - 1)
+    late_s = arrived_s - others_s
     return tuple(
-        _arrival(trace.rank, waited_s[row], mean_s, last == row, steps, step_s)
+        Arrival(
+            rank=trace.rank,
+            waits_s=float(waited_s[row].sum()) / steps,
+            late_s=float(late_s[row].sum()) / steps,
+            last_times=float((last == row).sum()) / steps,
+            is_straggler=float(late_s[row].sum()) / steps >= STRAGGLER_SHARE * step_s,
+        )
         for row, trace in enumerate(traces)
-    )
-
-
-def _arrival(rank: int, waited_s: F64, mean_s: F64, is_last: F64, steps: int, step_s: float) -> Arrival:
-    caused_s = float(mean_s[is_last].sum())
-    is_most = caused_s >= float(mean_s.sum()) / 2
-    return Arrival(
-        rank=rank,
-        waits_s=float(waited_s.sum()) / steps,
-        is_waited_for_s=caused_s / steps,
-        last_times=float(is_last.sum()) / steps,
-        is_straggler=is_most and caused_s / steps >= STRAGGLER_SHARE * step_s,
     )
 
 
@@ -59,9 +54,7 @@ def _collectives(trace: Trace, window: F64) -> dict[Key, list[tuple[float, float
     rows = [row for row, each in events.messages.items() if each.operation in TOGETHER]
     for row in sorted(rows, key=lambda each: events.start_s[each]):
         message = events.messages[row]
-        group = group_of(message, trace)
-        ranks = message.ranks if group is None else group.ranks
-        if ranks == trace.ranks and window[0, 0] <= events.start_s[row] < window[0, 1]:
+        if ranks_of(message, trace) == trace.ranks and window[0, 0] <= events.start_s[row] < window[0, 1]:
             found[message.operation, message.group].append((events.start_s[row], events.end_s[row]))
     return found
 

@@ -33,14 +33,24 @@ def marks(events: Events) -> Marks:
     optimizer = _spans(events, annotated & events.named(lambda name: is_phase("optimizer", name)))
     nodes = _spans(events, events.of(Kind.OP) & events.named(is_backward))
     told = _spans(events, annotated & events.named(lambda name: is_phase("backward", name)))
-    backward = without(union(told, closed(nodes, CALL_GAP_S)), union(optimizer, data))
+    backward = without(union(told, closed(nodes, CALL_GAP_S)), data)
     steps = _spans(events, annotated & events.named(OPTIMIZER_STEP.match))
-    optimizer = union(optimizer, without(_prepared(backward, steps), union(forward, data)))
-    return Marks(data=data, backward=without(backward, optimizer), optimizer=without(optimizer, data))
+    prepared = without(_prepared(backward, steps), union(forward, data))
+    optimizer = without(union(_after_closure(optimizer, nodes), prepared), data)
+    return Marks(data=data, backward=without(backward, optimizer), optimizer=optimizer)
 
 
 def _spans(events: Events, rows: Bool) -> F64:
     return union(raw(events.start_s[rows], events.end_s[rows]))
+
+
+def _after_closure(optimizer: F64, nodes: F64) -> F64:
+    """Optimizer steps without the forward and backward that some trainers run inside of them."""
+    if not len(nodes):
+        return optimizer
+    last = np.searchsorted(nodes[:, 1], optimizer[:, 1], "right") - 1
+    ends = np.where(last >= 0, nodes[last, 1], -np.inf)
+    return np.column_stack((np.maximum(optimizer[:, 0], ends), optimizer[:, 1]))
 
 
 def _prepared(backward: F64, steps: F64) -> F64:

@@ -92,6 +92,11 @@ def is_message_kernel(name: str) -> bool:
     return _WIRE_KERNEL.search(name) is not None
 
 
+def is_upload_copy(name: str) -> bool:
+    """Whether a copy brings something from the host to a device (CUDA, ROCm)."""
+    return "HtoD" in name or "HostToDevice" in name
+
+
 def is_waiting(name: str) -> bool:
     """Whether an event of a processor hands over a message or waits for one."""
     return _WAITING.match(name) is not None

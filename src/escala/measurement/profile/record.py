@@ -112,11 +112,15 @@ class RankProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """One rank at the collectives of all: seconds it waits for others, seconds others wait for it (mean)."""
+    """One rank at the collectives of all: seconds it waits for the last one, seconds it is late.
+
+    Late is after the mean arrival of the others, negative where before, summed over all collectives: lateness
+    by chance, now of one rank, now of another, cancels.
+    """
 
     rank: int
     waits_s: float
-    is_waited_for_s: float
+    late_s: float
     last_times: float
     is_straggler: bool
 

@@ -16,6 +16,7 @@ from escala.measurement.profile.names import (
     is_message_kernel,
     is_product,
     is_product_kernel,
+    is_upload_copy,
     is_waiting,
     is_wrapper,
 )
@@ -75,8 +76,8 @@ def _of_processor(events: Events, window: F64, given: Marks, is_thin: Bool) -> T
     rows = np.flatnonzero(events.of(Kind.OP))
     inner = innermost(events.lane[rows], events.start_s[rows], events.end_s[rows])
     own_s = _usual_s(inner.self_s(len(rows)), events.name[rows], events.shape[rows])
-    is_ours = ~events.named(is_waiting)[rows]
-    is_work = is_ours & ~events.named(is_wrapper)[rows] & (own_s >= LEAST_WORK_S)
+    is_ours = ~events.named(lambda name: is_waiting(name) or is_wrapper(name))[rows]
+    is_work = is_ours & (own_s >= LEAST_WORK_S)
     is_compute = is_work & events.named(is_product)[rows] & ~is_thin[rows]
     data = both(window, given.data)
     busy = _inside(window, closed(union(inner.spans[is_ours[inner.place]]), CALL_GAP_S), data)
@@ -113,7 +114,7 @@ def _usual_s(own_s: F64, name: I64, shape: I64) -> F64:
 
 def _of_device(events: Events, window: F64, given: Marks, is_thin: Bool) -> Timeline:
     is_message = events.of(Kind.KERNEL) & events.named(is_message_kernel)
-    is_upload = events.of(Kind.COPY) & events.named(lambda name: "HtoD" in name)
+    is_upload = events.of(Kind.COPY) & events.named(is_upload_copy)
     is_work = events.of(Kind.KERNEL, Kind.COPY, Kind.FILL) & ~is_message & ~is_upload
     launcher = _launchers(events)
     is_compute = is_work & _computes(events, launcher, is_thin)

@@ -30,16 +30,25 @@ def traffic(trace: Trace, moments: Timeline, steps: int) -> tuple[Traffic, ...]:
 
 def _key(message: Message, trace: Trace) -> Key:
     group = group_of(message, trace)
-    ranks = message.ranks if message.ranks is not None else (None if group is None else group.ranks)
     title = message.group_title or message.group
-    return message.operation, title if group is None else group.title, ranks
+    return message.operation, title if group is None else group.title, ranks_of(message, trace)
 
 
 def group_of(message: Message, trace: Trace) -> Group | None:
-    """The group of a message; where messages do not say it, the only one of the run."""
-    if message.group is None:
-        return trace.groups[0] if len(trace.groups) == 1 else None
-    return next((each for each in trace.groups if each.name == message.group), None)
+    """The group of a message; where messages do not say it, the only one of several ranks in the run."""
+    if message.group is not None:
+        return next((each for each in trace.groups if each.name == message.group), None)
+    shared = [each for each in trace.groups if each.ranks > 1]
+    return shared[0] if len(shared) == 1 else None
+
+
+def ranks_of(message: Message, trace: Trace) -> int | None:
+    """Ranks in the group of a message; where it does not say it, the one size of all groups."""
+    if message.ranks is not None:
+        return message.ranks
+    group = group_of(message, trace)
+    sizes = {each.ranks for each in trace.groups if each.ranks > 1} if group is None else {group.ranks}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def payload_bytes(message: Message, ranks: int | None) -> float | None:

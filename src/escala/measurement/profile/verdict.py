@@ -124,8 +124,8 @@ def _about_stragglers(arrivals: Sequence[Arrival], step_s: float) -> list[Change
     return [
         Change(
             what=f"look at rank {each.rank}: compare its phases with the others'",
-            why="all others wait for it at collectives; part of their exposed communication is this",
-            at_most_share=each.is_waited_for_s / step_s,
+            why="it comes late to collectives; what the others wait is in their exposed communication",
+            at_most_share=each.late_s / step_s,
         )
         for each in arrivals
         if each.is_straggler
