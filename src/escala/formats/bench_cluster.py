@@ -19,12 +19,14 @@ from escala.catalog.loader import find
 from escala.catalog.places import NODE_POWER_RATIO, site
 from escala.errors import InvalidInput, spoken
 from escala.formats.bench_links import links_of, words
+from escala.formats.bench_operations import large_flop_per_s, operations_of
 from escala.formats.bench_record import BENCH_SCHEMA, FINGERPRINT_SCHEMA, NETWORK, Bench
-from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host
+from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Place
 from escala.units import show_si
 
 FAMILY: Final = BENCH_SCHEMA.partition("@")[0]
 PLAIN: Final = "timed with NumPy, not with PyTorch"
+LIBRARIES: Final = ("torch",)
 PINNED: Final = "host to device, pinned"
 # Words of a driver's name for a device that no name of the catalog has.
 _DECORATION: Final = re.compile(r"\b(NVIDIA|Tesla|AMD|Instinct|HBM\d\w*)\b")
@@ -70,6 +72,7 @@ def bench_cluster(bench: Bench, origin: str = "bench.json", gpus: int | None = N
         host=_host(bench),
         site=site(node_power_ratio=NODE_POWER_RATIO),
         source=file,
+        place=_place(bench),
         measured=(f"measured ({file}): {told[0]}", *told[1:]),
     )
 
@@ -124,6 +127,8 @@ def _device(bench: Bench, origin: str) -> tuple[Accelerator, list[str]]:
     known = known_device(bench.device.name)
     device = _unknown(bench, rates, moved) if known is None else _known(bench, known, rates, moved)
     said = [f"{name} products {show_si(rate, 'FLOP/s')}" for name, rate in rates.items()]
+    if device.operations is not None:
+        said.append("attention, convolutions, passes, launches and AdamW as timed")
     return device, [*said, f"memory {show_si(moved, 'B/s')}"]
 
 
@@ -145,8 +150,10 @@ def _known(bench: Bench, device: Accelerator, rates: Mapping[str, float], moved:
 
 def _unknown(bench: Bench, rates: Mapping[str, float], moved: float) -> Accelerator:
     """A device that the catalog lacks: what it reached is its peak, so utilisation is a share of that."""
-    dtype = next(name for name in ("bf16", "fp16", "fp32") if name in rates)
-    attention = large_flop_per_s(bench, "attention", dtype)
+    # a processor mostly trains in fp32, and its 16-bit attention may be a slow substitute
+    order = ("fp32", "bf16") if bench.device.kind == "cpu" else ("bf16", "fp16", "fp32")
+    shares = (attention / rates[name] for name in order if (attention := _attention(bench, rates, name)))
+    share = next(shares, None)
     return Accelerator(
         name=bench.device.name,
         vendor="measured",
@@ -165,9 +172,15 @@ def _unknown(bench: Bench, rates: Mapping[str, float], moved: float) -> Accelera
         fp32_efficiency=1.0,
         tf32_efficiency=1.0,
         memory_efficiency=1.0,
-        flash2_efficiency=None if attention is None else _share(attention / rates[dtype]),
+        flash2_efficiency=None if share is None else _share(share),
         flash3_efficiency=None,
+        operations=operations_of(bench),
     )
+
+
+def _attention(bench: Bench, rates: Mapping[str, float], name: str) -> float | None:
+    """Rate of attention in a format whose products were timed too."""
+    return large_flop_per_s(bench, "attention", name) if name in rates else None
 
 
 def _share(ratio: float) -> float:
@@ -175,15 +188,14 @@ def _share(ratio: float) -> float:
     return min(max(ratio, _LEAST_SHARE), 1.0)
 
 
-def large_flop_per_s(bench: Bench, part: str, dtype: str) -> float | None:
-    """Rate of the largest product of a number format, its forward and backward layouts together.
-
-    Total FLOP / total seconds of the layouts: a training step runs each of them once.
-    """
-    every = [each for each in bench.timed if (each.part, each.dtype) == (part, dtype) and each.flop]
-    most = max((each.flop or 0.0 for each in every), default=0.0)
-    largest = [each for each in every if each.flop == most]
-    return most * len(largest) / sum(each.best_s for each in largest) if largest else None
+def _place(bench: Bench) -> Place:
+    software = ((name, bench.versions[name]) for name in LIBRARIES if name in bench.versions)
+    return Place(
+        fingerprint=bench.fingerprint.hash,
+        processor=bench.host.processor,
+        cores=bench.host.cores,
+        software=tuple(software),
+    )
 
 
 def _group(device: Accelerator, devices: int, per_node: int) -> DeviceGroup:

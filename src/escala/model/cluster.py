@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from escala.model.operations import Operations
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
@@ -13,6 +15,7 @@ class Accelerator:
     (`fp4_efficiency` where 4-bit products were measured, else that of fp8),
     `flash2_efficiency` and `flash3_efficiency` the share of that which the attention kernel of each
     generation reaches on this chip. `is_calibrated` says that published runs on it took part in the fit.
+    `operations` is what a bench timed on a processor; no device of the catalog has it.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Accelerator:
     is_calibrated: bool = False
     aliases: tuple[str, ...] = ()
     notes: str = ""
+    operations: Operations | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +111,20 @@ class DeviceGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a cluster was measured: processor and cores of a node, pairs of library and version."""
+
+    fingerprint: str
+    processor: str
+    cores: int
+    software: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """Groups of devices, the link levels between them from the innermost outwards, hosts, storage, site.
 
-    `measured` says in words which numbers a measurement of this machine gave, and which one.
+    `measured` says in words which numbers a measurement gave, and which one; `place` where it was made.
     """
 
     name: str
@@ -121,6 +135,7 @@ class Cluster:
     site: Site
     source: str = "given by the user"
     measured: tuple[str, ...] = ()
+    place: Place | None = None
 
     @property
     def devices(self) -> int:

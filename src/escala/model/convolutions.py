@@ -10,6 +10,7 @@ from escala.model.efficiency import memory_bytes_per_s, pass_s
 from escala.model.engine import ConvolutionLayout
 from escala.model.matmuls import Matmul, Shape
 from escala.model.network import Block, Convolution
+from escala.model.operations import convolution_sides_s
 from escala.model.plan import Compile, Plans, Precision
 from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
@@ -23,17 +24,30 @@ def convolutions(block: Block) -> list[Convolution]:
 def convolution_s(
     problem: Problem, matmul: Matmul, part: Convolution, flop_per_s: F64, element_bytes: F64
 ) -> F64:
-    """One convolution: soft maximum of compute and memory time, plus one kernel launch.
+    """One convolution forward: soft maximum of compute and memory time, plus one kernel launch.
 
     Compute = 2 * pixels * kernel^2 * inputs / groups * outputs / speed; in groups at most the speed of vector
     units, see `grouped_flop_per_s`. Memory = (pixels * (inputs + outputs) + weights) * bytes / memory speed.
     Kernels choose tiles for their own shapes: no edges. Shapes: (n,). Source: roofline (Williams 2009).
     """
-    known = problem.assumptions
-    speed = np.minimum(flop_per_s, grouped_flop_per_s(problem, part, element_bytes))
+    known, measured = problem.assumptions, problem.accelerator.operations
     moved = matmul.rows * (part.inputs + part.outputs) + matmul.inner * matmul.outer
+    if measured is not None and part.groups == 1:
+        return convolution_sides_s(measured, matmul.flop, moved * element_bytes)[0]
+    speed = np.minimum(flop_per_s, grouped_flop_per_s(problem, part, element_bytes))
     memory_s = moved * element_bytes / memory_bytes_per_s(problem.accelerator)
     return soft_maximum(matmul.flop / speed, memory_s, known.gemm_norm) + known.gemm_launch_s
+
+
+def convolution_backward_s(
+    problem: Problem, matmul: Matmul, part: Convolution, flop_per_s: F64, element_bytes: F64
+) -> F64:
+    """One convolution backward: twice forward, or at the speed that a bench timed backward."""
+    measured = problem.accelerator.operations
+    if measured is None or part.groups > 1:
+        return 2.0 * convolution_s(problem, matmul, part, flop_per_s, element_bytes)
+    moved = matmul.rows * (part.inputs + part.outputs) + matmul.inner * matmul.outer
+    return convolution_sides_s(measured, matmul.flop, moved * element_bytes)[1]
 
 
 def grouped_flop_per_s(problem: Problem, part: Convolution, element_bytes: F64) -> F64:

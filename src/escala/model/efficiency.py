@@ -9,6 +9,7 @@ from escala.model.cluster import Accelerator
 from escala.model.columns import F64, I64, Bool, soft_maximum
 from escala.model.engine import AttentionKernel
 from escala.model.matmuls import Core, Matmul
+from escala.model.operations import attention_s, product_s, worked_keys
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
 
@@ -65,9 +66,11 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
     known = problem.assumptions
     m, k, n = matmul.rows, matmul.inner, matmul.outer
     moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes
+    launches = matmul.count if matmul.is_grouped else 1.0
+    if problem.accelerator.operations is not None:
+        return product_s(problem.accelerator.operations, matmul.flop, moved_bytes, launches, flop_per_s)
     memory_s = moved_bytes / memory_bytes_per_s(problem.accelerator)
     busy_s = matmul.flop / flop_per_s * _ratio(known, matmul) + known.gemm_memory_exposed * memory_s
-    launches = matmul.count if matmul.is_grouped else 1.0
     return soft_maximum(busy_s, memory_s, known.gemm_norm) + known.gemm_launch_s * launches
 
 
@@ -86,6 +89,9 @@ def core_s(problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64) ->
     twice as many in fp32).
     Shapes: (n,). Source: step-time study on published runs, 2026-11-30; see assumptions and accelerators.
     """
+    if problem.accelerator.operations is not None:
+        keys = worked_keys(core.all_keys, is_causal=core.keys < core.all_keys)
+        return attention_s(problem.accelerator.operations, core.queries * core.heads, keys, core.width)
     kernel = kernel_of(problem)
     known = problem.assumptions
     if kernel in (AttentionKernel.FLASH2, AttentionKernel.FLASH3):
@@ -142,5 +148,7 @@ def _score_s(
 
 
 def pass_s(problem: Problem, moved_bytes: F64) -> F64:
-    """Memory-bound work: bytes read and written / achieved memory speed."""
-    return moved_bytes / memory_bytes_per_s(problem.accelerator)
+    """Memory-bound work: bytes read and written / achieved memory speed, of passes where those were timed."""
+    measured = problem.accelerator.operations
+    speed = memory_bytes_per_s(problem.accelerator) if measured is None else measured.pass_bytes_per_s
+    return moved_bytes / speed

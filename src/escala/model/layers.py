@@ -9,11 +9,17 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, doublings, soft_maximum
-from escala.model.convolutions import convolution_passes_s, convolution_s, convolutions
+from escala.model.convolutions import (
+    convolution_backward_s,
+    convolution_passes_s,
+    convolution_s,
+    convolutions,
+)
 from escala.model.efficiency import core_s, fits_fused_softmax, kernel_of, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import AttentionKernel, SelectiveKind
 from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
 from escala.model.network import Attention, Block, Experts, FeedForward, Stack
+from escala.model.operations import LAYER_LAUNCHES, RMS_NORM_PASSES
 from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
 from escala.model.precision import RECIPES, compute_bytes
@@ -98,6 +104,7 @@ def layer_time(
 ) -> LayerTime:
     """Seconds of one layer: soft maximum of device time and CPU dispatch, forward and backward.
 
+    On a processor that was timed: the sum.
     Device time = matrix products + attention + memory passes + routing + exposed communication. Memory passes
     lie half in forward, routing a third.
     """
@@ -111,7 +118,9 @@ def layer_time(
     device_forward_s = device_forward_s + tensor.forward_s + context.forward_s + expert.forward_s
     device_backward_s = own.matmul_backward_s + own.attention_backward_s + passes_backward_s
     device_backward_s = device_backward_s + tensor.backward_s + context.backward_s + expert.backward_s
-    norm, ratio = problem.assumptions.dispatch_norm, problem.engine.time.dispatch_backward_ratio
+    # a processor launches and works by turns: a soft maximum of power 1 is the sum
+    norm = problem.assumptions.dispatch_norm if problem.accelerator.operations is None else 1.0
+    ratio = problem.engine.time.dispatch_backward_ratio
     forward_s = soft_maximum(device_forward_s, own.floor_s, norm)
     backward_s = soft_maximum(device_backward_s, own.floor_s * ratio, norm)
     return LayerTime(
@@ -134,11 +143,13 @@ def layer_time(
 def dispatch_s(problem: Problem, plans: Plans, block: Block, cores: list[Core]) -> F64:
     """CPU time to launch one layer forward: engine's time * (1 + r log2 TP), more for experts and scaling.
 
+    In place of the engine's time stand 35 launches where a bench timed one on a processor.
     More as well where a fused softmax does not take the heads of a rank and several kernels stand in for it.
     Source: engine record; ratios in assumptions.
     """
-    time, known = problem.engine.time, problem.assumptions
-    base_s = time.dispatch_s * _launch_ratio(problem, plans, block)
+    time, known, measured = problem.engine.time, problem.assumptions, problem.accelerator.operations
+    layer_s = time.dispatch_s if measured is None else LAYER_LAUNCHES * measured.launch_s
+    base_s = layer_s * _launch_ratio(problem, plans, block)
     scaled = np.array([known.dispatch_scaled_ratio if r.is_scaled else 1.0 for r in RECIPES])[plans.precision]
     compiled = np.where(plans.compile != Compile.OFF, time.compiled_dispatch_ratio, 1.0)
     frozen = known.lora_dispatch_ratio if problem.workload.is_frozen else 1.0
@@ -161,13 +172,22 @@ def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
     width = np.array([recipe.linear_bytes for recipe in RECIPES])[plans.precision]
     parts = (_product_s(problem, m, speed, width) for m in work.matmuls)
     forward_s = sum(parts, np.zeros(len(plans)))
-    return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
+    if problem.accelerator.operations is None or problem.workload.is_frozen:
+        return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
+    backward = (_product_backward_s(problem, m, speed, width) for m in work.matmuls)
+    return Sides(forward_s=forward_s, backward_s=sum(backward, np.zeros(len(plans))))
 
 
 def _product_s(problem: Problem, matmul: Matmul, speed: F64, width: F64) -> F64:
     if matmul.convolution is None:
         return matmul_s(problem, matmul, speed, width)
     return convolution_s(problem, matmul, matmul.convolution, speed, width)
+
+
+def _product_backward_s(problem: Problem, matmul: Matmul, speed: F64, width: F64) -> F64:
+    if matmul.convolution is None:
+        return matmul_s(problem, matmul, speed, width) * matmul_backward_ratio(problem)
+    return convolution_backward_s(problem, matmul, matmul.convolution, speed, width)
 
 
 def _launch_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
@@ -204,7 +224,8 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
 
     The passes of the engine are counted one way, backward makes as many. Half of them run over the hidden
     stream (split by SP), half over what TP splits, which grows with the feed-forward width; 4-bit weights are
-    made whole once each way. Layers of convolutions have passes of their own.
+    made whole once each way. Layers of convolutions have passes of their own. On a processor that was timed,
+    activations and norms of several operations count as well.
     Source: passes of the engine record.
     """
     if convolutions(block):
@@ -217,7 +238,20 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
     inner = _inner_width(block, stack) / stack.hidden / 4.0
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
     transformer_bytes = passes * rows * stack.hidden * width_bytes
+    if problem.accelerator.operations is not None:
+        transformer_bytes = transformer_bytes + _eager_elements(block, stack, shape) * width_bytes * compiled
     return pass_s(problem, transformer_bytes + _dequantised_bytes(problem, plans, stack, block))
+
+
+def _eager_elements(block: Block, stack: Stack, shape: Shape) -> F64:
+    """Elements moved beyond one kernel: activation passes * tokens * width / TP + passes of RMSNorm * tokens.
+
+    A norm with one vector of weights is an RMSNorm, which eager code makes of several operations.
+    """
+    own = (part for part in block.parts if isinstance(part, FeedForward))
+    inner = sum(part.activation_passes * part.width for part in own)
+    norms = RMS_NORM_PASSES * block.norms if block.norm_weights == 1 else 0.0
+    return inner * shape.tokens / shape.tp + norms * stack.hidden * shape.split_tokens
 
 
 def _dequantised_bytes(problem: Problem, plans: Plans, stack: Stack, block: Block) -> F64:

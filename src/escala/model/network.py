@@ -61,11 +61,16 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedForward:
-    """Two linear maps with an activation between; three when gated (SwiGLU, GeGLU)."""
+    """Two linear maps with an activation between; three when gated (SwiGLU, GeGLU).
+
+    `activation_passes` are memory passes over the width, both ways, beyond those of one kernel: what
+    eager code adds that makes the activation of several operations.
+    """
 
     width: int
     is_gated: bool = True
     has_bias: bool = False
+    activation_passes: float = 0.0
     name: str = "feed-forward"
 
 

@@ -99,7 +99,7 @@ def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
 
 
 def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    """Optimizer step: bytes per parameter that the rank updates / memory speed.
+    """Optimizer step: bytes per parameter that the rank updates / memory speed, or the timed seconds of each.
 
     The bytes of AdamW hold two fp32 states, read and written: 16, less what smaller states save. Source: see
     assumptions.
@@ -112,6 +112,9 @@ def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     state_bytes = 2.0 * optimizer.moments * optimizer.state_bytes
     per_parameter = problem.assumptions.optimizer_pass_bytes - 16.0 + state_bytes
     moved_bytes = (dense + expert) * per_parameter
+    if problem.accelerator.operations is not None:
+        update_s = problem.accelerator.operations.update_s
+        return (dense + expert) * update_s * (per_parameter / problem.assumptions.optimizer_pass_bytes)
     return np.asarray(moved_bytes / memory_bytes_per_s(problem.accelerator), np.float64)
 
 
@@ -124,10 +127,12 @@ def straggler_s(problem: Problem, plans: Plans, busy_s: F64) -> F64:
 
 
 def overhead_s(problem: Problem, plans: Plans) -> F64:
-    """Framework time outside layers: per step + per micro-batch.
+    """Framework time outside layers: per step + per micro-batch; none where a bench timed launches.
 
     Source: engine record.
     """
     time = problem.engine.time
+    if problem.accelerator.operations is not None:
+        return np.zeros(len(plans))
     total_s = time.step_overhead_s + time.micro_batch_overhead_s * plans.micro_batches
     return np.asarray(total_s, np.float64)

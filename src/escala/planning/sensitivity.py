@@ -7,6 +7,7 @@ from escala.model.cluster import Accelerator, Link
 from escala.model.estimate import Estimate, estimate
 from escala.model.memory import Verdict
 from escala.model.network import Attention, Experts
+from escala.model.operations import with_twice_the_arithmetic, with_twice_the_memory_speed
 from escala.model.plan import Plan, Plans, Schedule
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe, parts_of
@@ -51,10 +52,12 @@ def _hardware(problem: Problem) -> Iterator[tuple[str, Problem]]:
     names = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
     peaks = {f"{n}_flop_per_s": getattr(chip, f"{n}_flop_per_s") for n in names}
     faster = {name: 2 * value for name, value in peaks.items() if value is not None}
-    yield "2 × peak FLOP/s", _with_chip(problem, replace(chip, **faster))
+    operations = with_twice_the_arithmetic(chip.operations)
+    yield "2 × peak FLOP/s", _with_chip(problem, replace(chip, **faster, operations=operations))
+    speed, operations = 2 * chip.memory_bytes_per_s, with_twice_the_memory_speed(chip.operations)
     yield (
         "2 × memory bandwidth",
-        _with_chip(problem, replace(chip, memory_bytes_per_s=2 * chip.memory_bytes_per_s)),
+        _with_chip(problem, replace(chip, memory_bytes_per_s=speed, operations=operations)),
     )
     for index, link in enumerate(problem.cluster.crossed_links):
         wide = replace(link, bytes_per_s=2 * link.bytes_per_s)

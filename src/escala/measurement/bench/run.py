@@ -11,9 +11,10 @@ from typing import Final
 from escala.errors import InvalidInput
 from escala.formats.bench_record import Bench
 from escala.measurement.bench.collect import Setting, gathered, record
-from escala.measurement.bench.counters import NO_COUNTER
 from escala.measurement.bench.device import NUMPY, Device, device_of, present_kind
-from escala.measurement.bench.host import host_facts, load
+from escala.measurement.bench.fio import fio_probes
+from escala.measurement.bench.host import host_facts, load, usable_cores
+from escala.measurement.bench.loader import decode_probe, worker_probes
 from escala.measurement.bench.plain import plain_probes
 from escala.measurement.bench.power import power
 from escala.measurement.bench.probe import Probe
@@ -46,7 +47,7 @@ def _measured(request: Request, kind: str, ranks: Ranks, progress: Progress) -> 
     setting = Setting(request=request, host=host, device=device, ranks=ranks, load=before)
     reserve_s = min(RESERVE_S, RESERVE_SHARE * request.budget_s)
     with stoppable() as stop, tempfile.TemporaryDirectory(dir=request.folder) as folder:
-        counted = power(device) if ranks.rank == 0 else NO_COUNTER
+        counted = power(device, ranks)
         probes = _probes(device, ranks, Path(folder))
         deadline_s = request.started_s + request.budget_s - reserve_s
         found = run_rounds(probes, ranks, deadline_s, stop, progress)
@@ -56,7 +57,12 @@ def _measured(request: Request, kind: str, ranks: Ranks, progress: Progress) -> 
 
 def _probes(device: Device, ranks: Ranks, folder: Path) -> Sequence[Probe]:
     """Every probe in the order of a round, the same in every rank; storage works in one rank of a node."""
-    storage = storage_probes(folder, works=ranks.local_rank == 0)
+    rests = ranks.local_rank > 0
+    storage = [
+        *storage_probes(folder, works=not rests),
+        *fio_probes(folder, rests=rests),
+        decode_probe(rests=rests),
+    ]
     if device.library == NUMPY:
         return [*plain_probes(device), *storage]
     return list(_torch_probes(device, ranks, storage))
@@ -65,14 +71,18 @@ def _probes(device: Device, ranks: Ranks, folder: Path) -> Sequence[Probe]:
 def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe]) -> Iterator[Probe]:
     from escala.measurement.bench.memory import stream_probes, transfer_probes
     from escala.measurement.bench.network import network_probes, overlap_probes
+    from escala.measurement.bench.operations import operation_probes
     from escala.measurement.bench.products import attention_probes, product_probes
     from escala.measurement.bench.step import step_probes
 
     yield from product_probes(device)
     yield from attention_probes(device)
+    yield from operation_probes(device)
     yield from stream_probes(device)
     yield from transfer_probes(device)
     yield from storage
+    # a worker would hold the connections of a rank open
+    yield from worker_probes(device.threads or usable_cores(host_facts()), rests=ranks.size > 1)
     yield from overlap_probes(device, ranks)
     yield from network_probes(device, ranks)
     yield from step_probes(device)  # its first optimizer loads more of torch, for seconds

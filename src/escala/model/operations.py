@@ -1,0 +1,82 @@
+"""Seconds of single operations on a processor that a bench timed: eager, one after the other, none hidden.
+
+A processor works on an operation when it is launched, so launches add to the work, they hide behind nothing.
+Attention and convolutions were timed in fp32; what is added up stands beside the formulas for GPUs.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from escala.model.columns import F64
+
+LAYER_LAUNCHES: Final = 35.0
+"""Operations of a transformer layer forward: those that `convolution_dispatch_ratio` counts against."""
+# Counted from transformers 5.24, LlamaRMSNorm (square, mean, product, weight), in arrays read and written:
+# forward 7 in place of 2, backward 17 in place of 3.
+RMS_NORM_PASSES: Final = 19.0
+KEY_BLOCK: Final = 512.0
+"""Keys that PyTorch's kernel for processors takes at once. Source: FlashAttentionKernel.cpp (kvSplitSize)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """What was timed: seconds of a launch and of the update of a parameter, bytes and FLOP a second.
+
+    `pass_bytes_per_s` is that of norms, activations and additions in a chain, forward and backward. Attention
+    counts every query against every key; backward rates count 2.5 (attention) and 2 (convolution) times the
+    forward work.
+    """
+
+    launch_s: float
+    update_s: float
+    pass_bytes_per_s: float
+    attention_flop_per_s: float
+    attention_backward_flop_per_s: float
+    convolution_flop_per_s: float
+    convolution_backward_flop_per_s: float
+
+
+def with_twice_the_arithmetic(known: Operations | None) -> Operations | None:
+    """The same processor with twice the FLOP a second."""
+    if known is None:
+        return None
+    names = ("attention", "attention_backward", "convolution", "convolution_backward")
+    return replace(
+        known, **{f"{name}_flop_per_s": 2.0 * getattr(known, f"{name}_flop_per_s") for name in names}
+    )
+
+
+def with_twice_the_memory_speed(known: Operations | None) -> Operations | None:
+    """The same processor with twice the bytes a second, of which updates are made."""
+    if known is None:
+        return None
+    return replace(known, pass_bytes_per_s=2.0 * known.pass_bytes_per_s, update_s=known.update_s / 2.0)
+
+
+def product_s(known: Operations, flop: F64, moved_bytes: F64, launches: F64 | float, flop_per_s: F64) -> F64:
+    """One matrix product, or one an expert: the longer of FLOP / speed and bytes / speed, and launches."""
+    work_s = np.maximum(flop / flop_per_s, moved_bytes / known.pass_bytes_per_s)
+    return np.asarray(work_s + launches * known.launch_s, np.float64)
+
+
+def attention_s(known: Operations, queries: F64, keys: float, width: F64 | float) -> tuple[F64, F64]:
+    """Attention core, forward and backward: 2 * queries * keys * (query + value width) / speed; 2.5 times.
+
+    `queries` counts those of all heads, `keys` those that the kernel works on, see `worked_keys`.
+    """
+    flop = 2.0 * queries * keys * width
+    return flop / known.attention_flop_per_s, 2.5 * flop / known.attention_backward_flop_per_s
+
+
+def worked_keys(all_keys: float, *, is_causal: bool) -> float:
+    """Keys that the kernel works on for a query: all, or when causal (keys + block) / 2, at most all."""
+    return min(all_keys, (all_keys + KEY_BLOCK) / 2.0) if is_causal else all_keys
+
+
+def convolution_sides_s(known: Operations, flop: F64, moved_bytes: F64) -> tuple[F64, F64]:
+    """One convolution, forward and backward: FLOP / speed + bytes / speed of passes + launch; twice."""
+    passes_s = moved_bytes / known.pass_bytes_per_s + known.launch_s
+    forward_s = flop / known.convolution_flop_per_s + passes_s
+    return forward_s, 2.0 * flop / known.convolution_backward_flop_per_s + 2.0 * passes_s
