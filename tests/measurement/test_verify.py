@@ -11,6 +11,7 @@ from escala.catalog.networks import network
 from escala.errors import InvalidInput
 from escala.measurement.runrecord import RUN_SCHEMA, Figure, Metered, Peak, Power, RunRecord, StepTimes
 from escala.measurement.verify import verify
+from escala.model.cluster import Place
 from escala.model.estimate import Estimate, estimate
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -184,3 +185,12 @@ def test_a_mean_over_the_run_is_said_to_hold_its_warm_up():
     run = replace(NOTHING, step=replace(took(6.0), how="mean of the run"))
 
     assert "start and warm-up" in verify(run, PROBLEM, PLAN).notes[0]
+
+
+def test_a_plan_of_a_measured_machine_says_which_one_it_is():
+    place = Place(fingerprint="0", processor="an abacus", cores=2)
+    problem = replace(PROBLEM, cluster=replace(PROBLEM.cluster, place=place))
+
+    assert verify(replace(NOTHING, step=took(10.0)), problem, PLAN).notes[-1] == (
+        "predicted for the machine that was measured, an abacus; logs do not name theirs"
+    )

@@ -14,7 +14,10 @@ NODE, NETWORK = "node", "network"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """One device of the first rank as its driver describes it; None is unknown."""
+    """One device of the first rank as its driver describes it; None is unknown.
+
+    `topology` are the lines of `nvidia-smi topo -m`: which devices NVLink joins, and which only PCIe.
+    """
 
     kind: str
     name: str
@@ -25,11 +28,16 @@ class DeviceFacts:
     clock_hz: float | None = None
     most_clock_hz: float | None = None
     power_cap_w: float | None = None
+    pcie: str | None = None
+    topology: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """One node beside its devices, and what its container may use; None is no limit, or unknown."""
+    """One node beside its devices, and what its container may use; None is no limit, or unknown.
+
+    `numa_cores` are the cores of each memory node as the kernel lists them: "0-15,32-47".
+    """
 
     system: str
     processor: str
@@ -38,6 +46,7 @@ class HostFacts:
     memory_bytes: float | None = None
     container_cores: float | None = None
     container_memory_bytes: float | None = None
+    numa_cores: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +127,9 @@ class Power:
 
     counter: str
     idle_w: float | None = None
+    spinning_w: float | None = None
     busy_w: float | None = None
+    collective_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

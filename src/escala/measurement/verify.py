@@ -235,4 +235,9 @@ def _notes(run: RunRecord, problem: Problem) -> tuple[str, ...]:
         notes.append(
             f"the logs do not say {' and '.join(silent)}; that the plan is of this run is taken on trust"
         )
+    place = problem.cluster.place
+    if place is not None:
+        notes.append(
+            f"predicted for the machine that was measured, {place.processor}; logs do not name theirs"
+        )
     return tuple(notes)

@@ -12,8 +12,11 @@ from escala.report.layout import STRONG, add_row, flow, hanging, put, put_table,
 from escala.report.numbers import count, flop_rate, gib, plural, seconds
 from escala.units import percent, show_seconds, show_si
 
-RATED: Final = ("gemm", "attention", "attention backward", "memory", "transfer", "storage")
-TIMED: Final = ("step", "launch")
+RATED: Final = (
+    *("gemm", "attention", "attention backward", "convolution", "convolution backward"),
+    *("passes", "memory", "transfer", "storage", "loader"),
+)
+TIMED: Final = ("step", "optimizer", "launch")
 LINES: Final = (
     ("link", "text"),
     ("ranks", "right"),
@@ -106,7 +109,9 @@ def _power(given: Bench) -> Iterator[str]:
     power = given.power
     yield power.counter
     yield "" if power.idle_w is None else f"idle {show_si(power.idle_w, 'W')}"
+    yield "" if power.spinning_w is None else f"spinning {show_si(power.spinning_w, 'W')}"
     yield "" if power.busy_w is None else f"in products {show_si(power.busy_w, 'W')}"
+    yield "" if power.collective_w is None else f"in all-reduces {show_si(power.collective_w, 'W')}"
 
 
 def _rate(each: Timed) -> str:

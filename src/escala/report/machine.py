@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from escala.catalog.places import WORLD_PUE, operator_pue, pue_entries
+from escala.measurement.bench.place import machine_differences, software_differences
 from escala.model.cluster import Cluster, Link
 from escala.planning.defaults import Assumed
 from escala.units import show_si
@@ -13,11 +14,23 @@ BITS: Final = 8
 
 def assumed_machine(cluster: Cluster, given: Mapping[str, Any], *, has_energy: bool) -> tuple[Assumed, ...]:
     """The rows for a machine that options describe: `given` holds them by name, None where not given."""
-    rows: list[Assumed] = []
+    rows: list[Assumed] = _elsewhere(cluster)
     if given["cluster"] is None:
         rows += _nodes(cluster)
         rows += [] if given["network"] is not None else _network(cluster)
     return (*rows, *(_energy(cluster, given) if has_energy else ()))
+
+
+def _elsewhere(cluster: Cluster) -> list[Assumed]:
+    """That another machine, or other software, was measured than there is here; a plan may be for it."""
+    if cluster.place is None:
+        return []
+    machine, software = machine_differences(cluster.place), software_differences(cluster.place)
+    if not (machine or software):
+        return []
+    what = "the machine of the bench, not this one" if machine else "the software of the bench, not of here"
+    reason = "; ".join((*machine, *software))
+    return [Assumed(name="measured", value=what, reason=reason, option="escala bench")]
 
 
 def _nodes(cluster: Cluster) -> list[Assumed]:

@@ -11,6 +11,7 @@ from escala.measurement.bench.host import (
     fingerprint,
     host_facts,
     memory_bytes,
+    numa_cores,
     numa_nodes,
     processor,
     usable_bytes,
@@ -94,9 +95,12 @@ def test_a_system_that_says_nothing_still_has_a_core(tmp_path: Path):
 
 
 def test_numa_nodes_are_counted(tmp_path: Path):
-    files = {f"sys/devices/system/node/node{i}/x": "" for i in range(4)}
+    files = {f"sys/devices/system/node/node{i}/cpulist": f"{8 * i}-{8 * i + 7}\n" for i in range(4)}
 
-    assert numa_nodes(tree(tmp_path, files | {"sys/devices/system/node/possible": "0-3"})) == 4
+    root = tree(tmp_path, files | {"sys/devices/system/node/possible": "0-3"})
+
+    assert numa_nodes(root) == 4
+    assert numa_cores(root) == ("0-7", "8-15", "16-23", "24-31")
 
 
 def test_a_container_takes_less_than_the_node_has():

@@ -29,8 +29,9 @@ def test_ranks_of_a_node_follow_each_other_and_rails_join_the_same_place_of_ever
 
 
 def test_a_line_of_nvidia_smi_in_base_units():
-    assert smi_facts("550.54.15, 1980, 1980, 700.00") == {
+    assert smi_facts("550.54.15, 1980, 1980, 700.00, 5, 16") == {
         "driver": "550.54.15",
+        "pcie": "gen 5, 16 lanes",
         "clock_hz": 1.98e9,
         "most_clock_hz": 1.98e9,
         "power_cap_w": 700.0,
@@ -43,7 +44,9 @@ def test_nvidia_smi_that_says_something_else_says_nothing(line: str):
 
 
 def test_what_nvidia_smi_does_not_know_is_unknown():
-    assert smi_facts("550.54.15, [N/A], 1980, [Not Supported]")["power_cap_w"] is None
+    facts = smi_facts("550.54.15, [N/A], 1980, [Not Supported], 4, [N/A]")
+
+    assert (facts["clock_hz"], facts["power_cap_w"], facts["pcie"]) == (None, None, None)
 
 
 def test_joules_of_processor_packages_are_added_and_parts_of_them_are_not(tmp_path: Path):

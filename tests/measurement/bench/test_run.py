@@ -17,6 +17,7 @@ pytestmark = pytest.mark.optional
 
 SKIP = "`escala bench` needs PyTorch"
 PARTS = {"gemm", "attention", "memory", "step", "launch", "storage"}
+PARTS |= {"convolution", "passes", "optimizer", "loader"}
 OPTIONS = ("bench", "--device", "cpu")
 
 

@@ -146,6 +146,7 @@ def _absent(setting: Setting, power: Power, devices: int, probes: Sequence[Probe
         "network": "" if "network" in parts or is_plain else ALONE,
         "transfer": "" if "transfer" in parts else "host and device memory are one",
         "storage": "" if "storage" in parts else f"no room for 256 MiB in {setting.request.folder}",
+        "loader workers": "timed with one rank only" if setting.ranks.size > 1 else "",
         "power": "no counter" if power == NO_COUNTER else "",
         "other devices": f"{others} not measured; use torchrun with a rank each" if others > 0 else "",
     }

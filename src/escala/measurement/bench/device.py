@@ -16,7 +16,7 @@ from escala.errors import InvalidInput
 from escala.formats.bench_record import DeviceFacts, HostFacts
 from escala.measurement.bench.host import usable_bytes, usable_cores
 from escala.measurement.bench.request import has_torch
-from escala.measurement.bench.smi import smi, smi_facts
+from escala.measurement.bench.smi import smi, smi_facts, topology
 
 FREQUENCIES: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 KHZ: Final = 1e3
@@ -121,6 +121,7 @@ def _cuda_facts(device: Device) -> DeviceFacts:
         name=str(properties.name),
         memory_bytes=device.memory_bytes,
         devices_in_node=torch.cuda.device_count(),
+        topology=topology(),
         **smi_facts(smi(f"GPU-{properties.uuid}") if hasattr(properties, "uuid") else ""),
     )
 

@@ -32,6 +32,7 @@ def host_facts(root: Path = ROOT) -> HostFacts:
         processor=processor(_text(root / "proc/cpuinfo")) or platform.processor() or platform.machine(),
         cores=cores(),
         numa_nodes=numa_nodes(root),
+        numa_cores=numa_cores(root),
         memory_bytes=memory,
         container_cores=container_cores(groups),
         container_memory_bytes=container_memory_bytes(groups, memory),
@@ -83,6 +84,13 @@ def cores() -> int:
 def numa_nodes(root: Path = ROOT) -> int:
     """Memory nodes of the kernel; 1 where it does not say."""
     return max(1, len(list((root / "sys/devices/system/node").glob("node[0-9]*"))))
+
+
+def numa_cores(root: Path = ROOT) -> tuple[str, ...]:
+    """The cores of each memory node, in the order of the nodes."""
+    found = (root / "sys/devices/system/node").glob("node[0-9]*")
+    nodes = sorted(found, key=lambda node: int(node.name.removeprefix("node")))
+    return tuple(_text(node / "cpulist").strip() for node in nodes)
 
 
 def container_cores(groups: Mapping[str, str]) -> float | None:

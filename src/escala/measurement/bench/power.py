@@ -13,30 +13,86 @@ import numpy as np
 from escala.formats.bench_record import Power
 from escala.measurement.bench.counters import NO_COUNTER, RAPL, Joules, rapl_j, watts
 from escala.measurement.bench.device import NUMPY, Device
+from escala.measurement.bench.probe import clocked
+from escala.measurement.bench.ranks import Ranks
 
 WINDOW_S: Final = 1.0
+SPIN_CYCLES: Final = 10_000_000
+MESSAGE_FLOATS: Final = 2**22
 SIDE: Final = {"cpu": 1024, "cuda": 8192}
 
 
-def power(device: Device) -> Power:
-    """Idle and under matrix products, a second each; 'no counter' where none can be read."""
-    for name, read in (("NVML", _nvml(device)), ("RAPL", lambda: rapl_j(RAPL))):
-        if read() is not None:
-            idle = watts(read, lambda: time.sleep(WINDOW_S))
-            return Power(counter=name, idle_w=idle, busy_w=watts(read, _busy(device)))
-    return NO_COUNTER
+def power(device: Device, ranks: Ranks) -> Power:
+    """Idle, spinning, in products and in all-reduces, a second each, all ranks at once; of the first rank.
+
+    'no counter' where the first rank has none that can be read.
+    """
+    name, read = _counter(device) if ranks.rank == 0 else (NO_COUNTER.counter, _nothing_read)
+    if not ranks.most(float(read() is not None)):
+        return NO_COUNTER
+    return Power(
+        counter=name,
+        idle_w=watts(read, lambda: time.sleep(WINDOW_S)),
+        spinning_w=watts(read, _until_over(_spin(device))),
+        busy_w=watts(read, _until_over(_multiplied(device))),
+        collective_w=watts(read, _reduced(device, ranks)) if ranks.groups else None,
+    )
 
 
-def _busy(device: Device) -> Callable[[], None]:
-    multiply = _product(device, SIDE[device.kind])
+def _counter(device: Device) -> tuple[str, Joules]:
+    """The first counter that can be read, else the last, which cannot."""
+    counters: tuple[tuple[str, Joules], ...] = (("NVML", _nvml(device)), ("RAPL", lambda: rapl_j(RAPL)))
+    return next((each for each in counters if each[1]() is not None), counters[-1])
 
-    def work() -> None:
+
+def _until_over(work: Callable[[], object]) -> Callable[[], None]:
+    """Again and again for the length of the window."""
+
+    def repeated() -> None:
         end = time.perf_counter() + WINDOW_S
         while time.perf_counter() < end:
-            multiply()
-            device.wait()
+            work()
 
-    return work
+    return repeated
+
+
+def _spin(device: Device) -> Callable[[], object]:
+    """Waiting busily: a kernel that counts cycles, or one thread of a processor that looks at the clock."""
+    if device.kind == "cpu":
+        return time.perf_counter
+    import torch
+
+    return lambda: (torch.cuda._sleep(SPIN_CYCLES), device.wait())
+
+
+def _multiplied(device: Device) -> Callable[[], object]:
+    multiply = _product(device, SIDE[device.kind])
+    return lambda: (multiply(), device.wait())
+
+
+def _reduced(device: Device, ranks: Ranks) -> Callable[[], None]:
+    """All-reduces of one message, as many in every rank as fill the window."""
+    import torch
+    import torch.distributed as dist
+
+    message, group = torch.zeros(MESSAGE_FLOATS, device=device.place), ranks.groups[-1].handle
+
+    def reduce() -> None:
+        dist.all_reduce(message, group=group)
+        device.wait()
+
+    reduce()
+    count = max(1, int(WINDOW_S / ranks.most(clocked(reduce, device.wait))))
+
+    def repeated() -> None:
+        for _ in range(count):
+            reduce()
+
+    return repeated
+
+
+def _nothing_read() -> None:
+    """Ranks other than the first work and read nothing."""
 
 
 def _product(device: Device, side: int) -> Callable[[], object]:
