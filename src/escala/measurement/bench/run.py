@@ -76,9 +76,9 @@ def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe]) -> Ite
     from escala.measurement.bench.step import step_probes
 
     yield from product_probes(device)
+    yield from stream_probes(device)  # with products, what a cluster needs at least
     yield from attention_probes(device)
     yield from operation_probes(device)
-    yield from stream_probes(device)
     yield from transfer_probes(device)
     yield from storage
     # a worker would hold the connections of a rank open
