@@ -65,7 +65,7 @@ def profile(*, waits_s: float | None = None, ranks: int | None = 16, **ratios: f
         memory=(),
         flop=None,
     )
-    arrival = Arrival(rank=0, waits_s=waits_s or 0.0, is_waited_for_s=0.0, last_times=0.0, is_straggler=False)
+    arrival = Arrival(rank=0, waits_s=waits_s or 0.0, late_s=0.0, last_times=0.0, is_straggler=False)
     return Profile(
         schema=PROFILE_SCHEMA,
         escala="0",

@@ -20,9 +20,10 @@ from escala.measurement.paired import Paired
 from escala.measurement.profile.record import PROFILE_SCHEMA, Profile
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
 from escala.model.own_numbers import without_own
-from escala.report.keys import keys_of, record_of, table_of
+from escala.report.keys import keys_of, table_of
 from escala.report.planfile import SCHEMA as PLAN_SCHEMA
 from escala.report.planfile import PlanFile, plan_document, plan_file_of
+from escala.report.profile_view import read_profile
 from escala.report.runfile import read_run, run_of
 from escala.report.saved import chosen_plan
 from escala.report.wholefile import write_whole
@@ -117,7 +118,7 @@ def _only(folder: Path, what: str, found: Sequence[Path]) -> Path:
 def _measured(path: str) -> RunRecord | Profile:
     """A profile, or a record of a run."""
     if _schema(Path(path)) == PROFILE_SCHEMA:
-        return record_of(Profile, read_keys(Path(path)), path)
+        return read_profile(path)
     return read_run(path)
 
 

@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from escala.errors import one_line
+from escala.measurement.profile.predicted import COMMUNICATION
 from escala.measurement.profile.record import (
     Arrival,
+    Beside,
     Change,
     Phases,
     Prediction,
@@ -131,9 +133,18 @@ def _print_predicted(console: Console, given: Prediction, rank: RankProfile) -> 
         for line in flow(terms, room(console)):
             line.stylize(QUIET)
             put(console, line, indent=4)
+        if each.part == COMMUNICATION:
+            _print_axes(console, given.axes)
     whole = Text(f"step, 80 % {span(given.low_s, given.high_s, seconds)}", style=STRONG)
     _print_beside(console, whole, given.step_s, rank.step_s, given.error)
     put(console)
+
+
+def _print_axes(console: Console, given: Sequence[Beside]) -> None:
+    """Exposed messages of each axis, where there are several."""
+    for each in given if len(given) > 1 else ():
+        measured = _time(each.measured_s or 0.0)
+        put(console, f"{each.part}: predicted {_time(each.predicted_s)}, measured {measured}", indent=4)
 
 
 def _print_beside(

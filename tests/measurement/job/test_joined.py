@@ -48,7 +48,14 @@ PROFILE = Profile(
     speed=Speed(flop_per_s=2e10, device="chip", peak_flop_per_s=1e11, hfu=0.2, mfu=0.15),
     verdict=Verdict(kind="compute", told="", changes=()),
     predicted=Prediction(
-        plan_title="1 device", network="net", step_s=0.12, low_s=0.1, high_s=0.14, error=-0.4, parts=()
+        plan_title="1 device",
+        network="net",
+        step_s=0.12,
+        low_s=0.1,
+        high_s=0.14,
+        error=-0.4,
+        axes=(),
+        parts=(),
     ),
     unsaid=(),
     notes=(),

@@ -47,13 +47,12 @@ KINDS: Final = {
 }
 ON_DEVICE: Final = (Kind.KERNEL, Kind.COPY, Kind.FILL)
 MEMORY: Final = "[memory]"
-COLUMNS: Final = ("name", "kind", "lane", "external", "correlation", "shape")
+COLUMNS: Final = ("name", "kind", "lane", "correlation", "shape")
 
 
 class Arguments(msgspec.Struct, frozen=True):
     """The arguments of an event that are read."""
 
-    external: int = msgspec.field(default=NO_ID, name="External id")
     correlation: int = NO_ID
     device: Any = None
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
@@ -89,8 +88,8 @@ class Event(msgspec.Struct, frozen=True):
 class Events:
     """The events that take time, in the order of their lane and start; parents before what they hold.
 
-    A lane is a thread of a process or a stream of a device. `external` joins a kernel to the operation that
-    launched it, `correlation` to the call; -1 where there is none. `shape` is the same number for inputs of
+    A lane is a thread of a process or a stream of a device. `correlation` joins a kernel to the call that
+    launched it; -1 where there is none. `shape` is the same number for inputs of
     the same shapes, or of none that is recorded. `products` holds the work of operations
     with shapes and `messages` what is sent, by row. Shapes: all (n,).
     """
@@ -101,7 +100,6 @@ class Events:
     lane: I64
     start_s: F64
     end_s: F64
-    external: I64
     correlation: I64
     shape: I64
     products: dict[int, Product]
@@ -162,7 +160,7 @@ class Builder:
         elif kind is Kind.ANNOTATION and is_message(event.name):
             self._messages[row] = of_annotation(event.name, args)
         shape = self._shapes.setdefault(bytes(args.dims), len(self._shapes))
-        values = (name, kind, lane, args.external, args.correlation, shape)
+        values = (name, kind, lane, args.correlation, shape)
         for column, value in zip(self._whole.values(), values, strict=True):
             column.append(value)
         self._times["start"].append(start_us)
@@ -201,7 +199,6 @@ class Builder:
             lane=columns["lane"][order],
             start_s=start_s[order],
             end_s=end_s[order],
-            external=columns["external"][order],
             correlation=columns["correlation"][order],
             shape=columns["shape"][order],
             products={int(place[row]): each for row, each in self._products.items()},

@@ -114,15 +114,20 @@ def is_backward(name: str) -> bool:
 
 def is_data(name: str) -> bool:
     """Whether an annotation is the loading of data."""
-    return _DATA.match(name) is not None
+    return _DATA.match(_bare(name)) is not None
 
 
 def is_own_step(name: str) -> bool:
     """Whether an annotation of a training loop is named after a whole step, and after no part of one."""
     is_part = is_data(name) or any(is_phase(phase, name) for phase in _PHASES)
-    return _OWN_STEP.fullmatch(name) is not None and not is_part
+    return _OWN_STEP.fullmatch(_bare(name)) is not None and not is_part
 
 
 def is_phase(phase: str, name: str) -> bool:
     """Whether an annotation is one of forward, backward and optimizer."""
-    return _PHASES[phase].match(name) is not None
+    return _PHASES[phase].match(_bare(name)) is not None
+
+
+def _bare(name: str) -> str:
+    """An annotation without the signs that some loops put around its words: ## backward ##."""
+    return name.strip("#[]<>=- ")

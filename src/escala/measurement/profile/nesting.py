@@ -27,7 +27,7 @@ def innermost(lane: I64, start_s: F64, end_s: F64) -> Innermost:
     """
     events = np.flatnonzero(end_s > start_s)
     lane, start_s, end_s = lane[events], start_s[events], end_s[events]
-    parent = _parents(lane, start_s, end_s)
+    parent = parents(lane, start_s, end_s)
     own = np.arange(len(events))
     # At one moment: first ends, the inner before the outer, then starts, the outer before the inner.
     times = np.concatenate((end_s, start_s))
@@ -40,14 +40,14 @@ def innermost(lane: I64, start_s: F64, end_s: F64) -> Innermost:
     return Innermost(spans=spans, place=events[label[:-1][is_span]])
 
 
-def _parents(lane: I64, start_s: F64, end_s: F64) -> I64:
-    """The event around each event, -1 where there is none."""
-    parents, open_events = np.full(len(lane), -1, np.int64), list[int]()
+def parents(lane: I64, start_s: F64, end_s: F64) -> I64:
+    """The event around each event, -1 where there is none; events come in the order of lane and start."""
+    found, open_events = np.full(len(lane), -1, np.int64), list[int]()
     lanes, starts, ends = lane.tolist(), start_s.tolist(), end_s.tolist()
     for event, start in enumerate(starts):
         while open_events and (lanes[open_events[-1]] != lanes[event] or ends[open_events[-1]] <= start):
             open_events.pop()
         if open_events:
-            parents[event] = open_events[-1]
+            found[event] = open_events[-1]
         open_events.append(event)
-    return parents
+    return found

@@ -3,7 +3,8 @@
 A recorded step does not show every term by itself: terms that look alike in a trace stand together.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from escala.errors import InvalidInput
@@ -15,6 +16,7 @@ from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe
 from escala.planning.simplicity import describe as title_of
 
+DATA_TERMS: Final = ("sharding_s", "gradient_sync_s")
 COMPUTE: Final = "forward and backward"
 COMMUNICATION: Final = "communication, exposed"
 WAITING: Final = "waiting for other ranks"
@@ -48,6 +50,21 @@ PARTS: Final = {
 }
 
 
+def _word(names: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-z])({names})(?![a-z])")
+
+
+# Axis: its degree in a plan, how PyTorch, torchtitan and Megatron-LM call its groups, its terms. The first
+# that fits counts: data parallel groups are named after the axes that they span.
+AXES: Final = {
+    "data parallel": ("dp", _word("fsdp|ddp|hsdp|dp|data_parallel|shard|replicate"), DATA_TERMS),
+    "tensor parallel": ("tp", _word("tp|tensor_(model_)?parallel"), ("tensor_parallel_s",)),
+    "context parallel": ("cp", _word("cp|context_parallel"), ("context_parallel_s",)),
+    "expert parallel": ("ep", _word("ep|expert_(model_)?parallel"), ("expert_parallel_s",)),
+    "pipeline": ("pp", _word("pp|pipe|pipeline(_model)?_parallel"), ("transfer_s",)),
+}
+
+
 def beside(
     planned: tuple[Problem, Plan], rank: RankProfile, waited: Sequence[Arrival], *, has_device: bool
 ) -> Prediction:
@@ -67,6 +84,7 @@ def beside(
         low_s=step_s / ratio,
         high_s=step_s * ratio,
         error=step_s / rank.step_s - 1.0,
+        axes=_axes(plan, terms, rank),
         parts=tuple(
             _part(name, [terms[key] for key in keys], measured[name]) for name, keys in PARTS.items()
         ),
@@ -87,6 +105,25 @@ def _measured(rank: RankProfile, waited: Sequence[Arrival], has_device: bool) ->
         OPTIMIZER: phases.optimizer_s,
         NOT_MODELLED: phases.data_s + phases.idle_s - calling_s,
     }
+
+
+def _axes(plan: Plan, terms: Mapping[str, Term], rank: RankProfile) -> tuple[Beside, ...]:
+    """Exposed messages by axis; none where a group's name does not tell its axis and the plan has several."""
+    used = [axis for axis, (degree, _, _) in AXES.items() if getattr(plan, degree) > 1]
+    measured_s = dict.fromkeys(used, 0.0)
+    for each in rank.traffic:
+        axis = used[0] if len(used) == 1 else _axis(each.group or "")
+        if axis in measured_s:
+            measured_s[axis] += each.exposed_s
+        elif each.exposed_s > 0:
+            return ()
+    return tuple(
+        _part(axis, [terms[key] for key in AXES[axis][2]], value_s) for axis, value_s in measured_s.items()
+    )
+
+
+def _axis(group: str) -> str | None:
+    return next((axis for axis, (_, pattern, _) in AXES.items() if pattern.search(group.lower())), None)
 
 
 def _part(name: str, terms: Sequence[Term], measured_s: float | None) -> Beside:

@@ -179,7 +179,10 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted step of the same plan beside the measured one, with its 80 % interval."""
+    """The predicted step of the same plan beside the measured one, with its 80 % interval.
+
+    `axes` are the exposed messages by axis of the plan, where the names of groups tell the axes.
+    """
 
     plan_title: str
     network: str
@@ -188,6 +191,7 @@ class Prediction:
     high_s: float
     error: float
     parts: tuple[Beside, ...]
+    axes: tuple[Beside, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from escala.measurement.profile.names import (
     is_waiting,
     is_wrapper,
 )
-from escala.measurement.profile.nesting import innermost
+from escala.measurement.profile.nesting import innermost, parents
 from escala.measurement.profile.steps import Windows
 from escala.model.columns import F64, I64, Bool
 
@@ -116,8 +116,8 @@ def _of_device(events: Events, window: F64, given: Marks, is_thin: Bool) -> Time
     is_message = events.of(Kind.KERNEL) & events.named(is_message_kernel)
     is_upload = events.of(Kind.COPY) & events.named(is_upload_copy)
     is_work = events.of(Kind.KERNEL, Kind.COPY, Kind.FILL) & ~is_message & ~is_upload
-    launcher = _launchers(events)
-    is_compute = is_work & _computes(events, launcher, is_thin)
+    callers = _callers(events)
+    is_compute = is_work & _computes(events, _launchers(events, callers), is_thin)
     busy, messages = both(window, _spans(events, is_work)), both(window, _spans(events, is_message))
     compute = both(window, _spans(events, is_compute))
     free = without(without(window, busy), messages)
@@ -126,7 +126,7 @@ def _of_device(events: Events, window: F64, given: Marks, is_thin: Bool) -> Time
     return Timeline(
         has_device=True,
         window=window,
-        phases=_launched(events, np.flatnonzero(is_work), launcher, given, busy),
+        phases=_launched(events, np.flatnonzero(is_work), callers, given, busy),
         busy=busy,
         compute=compute,
         memory=without(busy, compute),
@@ -137,16 +137,27 @@ def _of_device(events: Events, window: F64, given: Marks, is_thin: Bool) -> Time
     )
 
 
-def _launchers(events: Events) -> I64:
-    """For each event of a device the operation that launched it, else the call; -1 where none is recorded."""
-    found = np.full(len(events), -1, np.int64)
-    for kind, ids in ((Kind.LAUNCH, events.correlation), (Kind.OP, events.external)):
-        rows = np.flatnonzero(events.of(kind) & (ids != NO_ID))
-        rows = rows[np.argsort(ids[rows], kind="stable")]
-        if len(rows):
-            at = np.minimum(np.searchsorted(ids[rows], ids), len(rows) - 1)
-            found = np.where((ids[rows][at] == ids) & (ids != NO_ID), rows[at], found)
-    return found
+def _callers(events: Events) -> I64:
+    """For each event of a device the call that launched it, -1 where none is recorded."""
+    calls = np.flatnonzero(events.of(Kind.LAUNCH) & (events.correlation != NO_ID))
+    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
+    if not len(calls):
+        return np.full(len(events), -1, np.int64)
+    known = events.correlation[calls]
+    at = np.minimum(np.searchsorted(known, events.correlation), len(calls) - 1)
+    return np.where(known[at] == events.correlation, calls[at], -1)
+
+
+def _launchers(events: Events, callers: I64) -> I64:
+    """For each event of a device the operation that made the call, -1 where none is recorded.
+
+    The "External id" of a kernel says the same in newer traces only.
+    """
+    rows = np.flatnonzero(events.of(Kind.OP, Kind.LAUNCH))
+    around = np.full(len(events), -1, np.int64)
+    inside = parents(events.lane[rows], events.start_s[rows], events.end_s[rows])
+    around[rows] = np.where(inside >= 0, rows[inside], -1)
+    return np.where(callers >= 0, around[callers], -1)
 
 
 def _computes(events: Events, launcher: I64, is_thin: Bool) -> Bool:
@@ -157,9 +168,9 @@ def _computes(events: Events, launcher: I64, is_thin: Bool) -> Bool:
     return (of_launcher | is_kernel) & ~((launcher >= 0) & is_thin[launcher])
 
 
-def _launched(events: Events, rows: I64, launcher: I64, given: Marks, busy: F64) -> dict[str, F64]:
+def _launched(events: Events, rows: I64, callers: I64, given: Marks, busy: F64) -> dict[str, F64]:
     """The device's work by the phase in which it was launched; work of two phases at once counts once."""
-    by = launcher[rows]
+    by = callers[rows]
     moments = np.where(by >= 0, events.start_s[by], events.start_s[rows])
     is_backward, is_optimizer = holds(given.backward, moments), holds(given.optimizer, moments)
     spans = raw(events.start_s[rows], events.end_s[rows])

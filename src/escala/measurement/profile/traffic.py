@@ -2,30 +2,40 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from escala.measurement.profile.intervals import both, raw, total_s, union
+from escala.measurement.profile.intervals import both, raw, total_s, union, without
 from escala.measurement.profile.messages import Message
 from escala.measurement.profile.read import Group, Trace
 from escala.measurement.profile.record import Traffic
 from escala.measurement.profile.timeline import Timeline
 from escala.model.collectives import gather_wire_bytes
+from escala.model.columns import F64
 
 GATHERS: Final = ("all_gather", "reduce_scatter", "all_to_all")
 Key = tuple[str, str | None, int | None]
 
 
 def traffic(trace: Trace, moments: Timeline, steps: int) -> tuple[Traffic, ...]:
-    """The messages of one rank in a step, by collective and group, those with most exposed time first."""
+    """The messages of one rank in a step, by collective and group, those with most exposed time first.
+
+    A moment that several expose counts for the first of them, so that the rows add up.
+    """
     rows: dict[Key, list[int]] = defaultdict(list)
     events = trace.events
     for row, each in sorted(events.messages.items()):
         if len(both(moments.window, raw(events.start_s[[row]], events.end_s[[row]]))):
             rows[_key(each, trace)].append(row)
-    found = [_row(trace, moments, key, each, steps) for key, each in rows.items()]
-    return tuple(sorted(found, key=lambda each: (-each.exposed_s, -each.message_s)))
+    found = {key: _spans(trace, moments, each) for key, each in rows.items()}
+    left, table = moments.exposed, list[Traffic]()
+    for key in sorted(found, key=lambda key: -total_s(both(found[key], moments.exposed))):
+        whole = _row(trace, key, rows[key], total_s(found[key]) / steps, steps)
+        table.append(replace(whole, exposed_s=total_s(both(found[key], left)) / steps))
+        left = without(left, found[key])
+    return tuple(table)
 
 
 def _key(message: Message, trace: Trace) -> Key:
@@ -67,12 +77,14 @@ def wire_bytes(operation: str, payload: float, ranks: int) -> float:
     return 2 * sent if operation == "all_reduce" else sent
 
 
-def _row(trace: Trace, moments: Timeline, key: Key, rows: Sequence[int], steps: int) -> Traffic:
+def _spans(trace: Trace, moments: Timeline, rows: Sequence[int]) -> F64:
+    return both(moments.window, union(raw(trace.events.start_s[rows], trace.events.end_s[rows])))
+
+
+def _row(trace: Trace, key: Key, rows: Sequence[int], message_s: float, steps: int) -> Traffic:
+    """One row, as if nothing hid it."""
     operation, title, ranks = key
-    events = trace.events
-    spans = both(moments.window, union(raw(events.start_s[rows], events.end_s[rows])))
-    message_s = total_s(spans) / steps
-    payloads = [payload_bytes(events.messages[row], ranks) for row in rows]
+    payloads = [payload_bytes(trace.events.messages[row], ranks) for row in rows]
     known = [each for each in payloads if each is not None]
     payload = sum(known) / steps if len(known) == len(payloads) else None
     rate = None
@@ -85,6 +97,6 @@ def _row(trace: Trace, moments: Timeline, key: Key, rows: Sequence[int], steps: 
         messages=len(rows) / steps,
         payload_bytes=payload,
         message_s=message_s,
-        exposed_s=total_s(both(spans, moments.exposed)) / steps,
+        exposed_s=message_s,
         bus_bytes_per_s=rate,
     )
