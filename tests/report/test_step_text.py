@@ -19,6 +19,7 @@ RUN = StepRun(
     samples=4,
     tokens=512,
     precision=None,
+    recomputes=False,
     step_s=spread([0.080, 0.081, 0.082, 0.082, 0.083, 0.090]),
     unit="tokens",
     rate_per_s=512 / 0.082,

@@ -1,5 +1,6 @@
 """Where output goes: data to stdout, progress to stderr, one JSON document or text for people."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -69,21 +70,24 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def progressing() -> Iterator[Callable[[str, float], None]]:
-    """Takes what is being done and the seconds left: in place on a terminal, else a line now and then."""
+    """Takes what is being done and the seconds left, or NaN: in place on a terminal, else lines at times."""
     from rich.console import Console
 
     errors = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
     if errors.is_terminal and not errors.is_dumb_terminal:
         with errors.status("starting; Ctrl-C ends early") as status:
-            yield lambda what, left_s: status.update(
-                f"{what}; {max(left_s, 0):.0f} s left; Ctrl-C ends early"
-            )
+            yield lambda what, left_s: status.update(f"{what}{_left(left_s)}; Ctrl-C ends early")
         return
     said_s = [float("-inf")]
 
     def line(what: str, left_s: float) -> None:
         if time.monotonic() - said_s[0] >= LINE_EVERY_S:
             said_s[0] = time.monotonic()
-            note(f"{what}; {max(left_s, 0):.0f} s left")
+            note(f"{what}{_left(left_s)}")
 
     yield line
+
+
+def _left(left_s: float) -> str:
+    """The seconds left, where anybody knows them."""
+    return "" if math.isnan(left_s) else f"; {max(left_s, 0):.0f} s left"

@@ -69,6 +69,14 @@ def machine_of(gpu: str | None, cluster: str | None) -> "Cluster | None":
     return _named(cluster, None)
 
 
+def ranks_of(gpu: str | None, cluster: str | None, ranks: int) -> "Cluster | None":
+    """So many devices of the machine that --gpu or --cluster names; None where nothing is named."""
+    if gpu is None and cluster is None:
+        return None
+    given = {"gpu": gpu, "cluster": cluster, "gpus_per_node": None, "network": None}
+    return _machines(given, ranks)
+
+
 def _refuse_both(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         if given[name] is not None:

@@ -39,6 +39,7 @@ from escala.report.layout import (
     width_of,
 )
 from escala.report.numbers import bar, count, flop_rate, in_percent, plural, seconds, span
+from escala.report.step_text import print_step, print_what_if
 from escala.units import percent, show_bytes, show_si
 
 PHASES: Final = {
@@ -56,6 +57,8 @@ MOST_RANKS: Final = 8
 def print_profile(console: Console, given: Profile) -> None:
     """Everything that `escala profile` shows."""
     rank = given.critical
+    if given.run is not None:
+        print_step(console, given.run)
     for each in flow(_title(given), width_of(console)):
         put(console, each)
     put(console, Text(given.verdict.told, style=STRONG))
@@ -66,7 +69,8 @@ def print_profile(console: Console, given: Profile) -> None:
     )
     _print_changes(console, given.verdict.changes)
     if given.predicted is not None:
-        _print_predicted(console, given.predicted, rank)
+        step_s = rank.step_s if given.run is None else given.run.step_s.median
+        _print_predicted(console, given.predicted, step_s)
     for label, chunks in (
         ("Sent", [_traffic(each) for each in rank.traffic]),
         ("Hidden", _hidden(rank)),
@@ -78,6 +82,9 @@ def print_profile(console: Console, given: Profile) -> None:
         ("Note", list(given.notes)),
     ):
         hanging(console, label, flow(chunks, room(console)))
+    if given.run is not None and given.run.what_if is not None:
+        put(console)
+        print_what_if(console, given.run.what_if)
 
 
 def _title(given: Profile) -> Iterator[str]:
@@ -124,7 +131,7 @@ def _print_changes(console: Console, given: Sequence[Change]) -> None:
     put(console)
 
 
-def _print_predicted(console: Console, given: Prediction, rank: RankProfile) -> None:
+def _print_predicted(console: Console, given: Prediction, step_s: float) -> None:
     """Each part predicted and measured, with the predicted terms in it."""
     put(console, f"Beside the prediction for {one_line(given.network)}, {glued(given.plan_title)}")
     for each in given.parts:
@@ -136,7 +143,7 @@ def _print_predicted(console: Console, given: Prediction, rank: RankProfile) -> 
         if each.part == COMMUNICATION:
             _print_axes(console, given.axes)
     whole = Text(f"step, 80 % {span(given.low_s, given.high_s, seconds)}", style=STRONG)
-    _print_beside(console, whole, given.step_s, rank.step_s, given.error)
+    _print_beside(console, whole, given.step_s, step_s, given.error)
     put(console)
 
 

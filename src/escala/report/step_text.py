@@ -72,6 +72,7 @@ def _what(given: StepRun) -> Iterator[Text | str]:
     yield "" if given.parameters is None else f"{short(given.parameters)} parameters"
     yield given.optimizer or ""
     yield given.precision or ""
+    yield "recomputes" if given.recomputes else ""
     yield f"{given.device}, {given.threads} thread{plural(given.threads)}" if given.threads else given.device
     yield f"{count(given.ranks)} ranks, {given.parallelism}" if given.ranks > 1 else ""
     yield "" if given.samples is None else f"{count(given.samples)} sample{plural(given.samples)} a rank"

@@ -1,30 +1,91 @@
 """A step that is run here, from request to document. Measures and predicts nothing itself."""
 
-from escala.errors import EscalaError
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from escala.errors import EscalaError, InvalidInput, one_line
+from escala.formats.hf import FILE_NAME
+from escala.formats.networks import HUB_PREFIX, find_config, find_network
 from escala.measurement.bench.rounds import Progress
 from escala.measurement.job.joined import joined
 from escala.measurement.job.predict import Asked, planned
 from escala.measurement.job.record import StepRun
 from escala.measurement.job.request import StepRequest
-from escala.measurement.job.run import run_step
+from escala.measurement.job.target import names_function
 from escala.measurement.profile.analyse import Planned, profile
-from escala.measurement.profile.read import read_traces
+from escala.measurement.profile.read import ENDINGS, read_traces
 from escala.measurement.profile.record import Profile
+from escala.model.network import Network
+
+OTHER_PRECISION: Final = "--precision says another, which a function does not show"
+HEAD_BYTES: Final = 65_536
+EVENTS: Final = b'"traceEvents"'
+CONFIG_KEYS: Final = (b'"model_type"', b'"architectures"')
+
+
+def runs_here(target: str) -> bool:
+    """Whether a target is a function or a network, of which a step is run here; else it is a trace."""
+    if names_function(target) or target.startswith(HUB_PREFIX):
+        return True
+    path = Path(target)
+    if path.is_dir():
+        return (path / FILE_NAME).is_file()
+    if path.is_file():
+        return path.name == FILE_NAME or _is_config(path)
+    return not target.endswith(ENDINGS)
+
+
+def _is_config(path: Path) -> bool:
+    """Whether a file begins like a config.json of a network, not like a trace."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:  # the reader of traces says what is wrong with it
+        return False
+    return EVENTS not in head and any(key in head for key in CONFIG_KEYS)
+
+
+def config_of(target: str) -> Mapping[str, object]:
+    """The config.json of a target; what is neither a file nor a network is refused as both."""
+    try:
+        return find_config(target)
+    except InvalidInput as error:
+        if Path(target).exists() or target.startswith(HUB_PREFIX):
+            raise
+        raise InvalidInput(f"there is no trace {one_line(target)} here, and no network: {error}") from None
+
+
+def network_of(target: str, model: str | None) -> tuple[Network | None, str]:
+    """The network that is trained, or why it is not known; one that --model names wrongly is refused."""
+    if model is not None:
+        return find_network(model), ""
+    if names_function(target):
+        return None, "a function does not say which network it trains; name it with --model"
+    try:
+        return find_network(target), ""
+    except EscalaError as error:  # transformers may build what no formula here describes
+        return None, str(error)
 
 
 def profiled_step(request: StepRequest, asked: Asked, progress: Progress) -> Profile | None:
     """The profile of a step beside its prediction; None in every rank but the first."""
+    from escala.measurement.job.run import run_step  # loads torch
+
     run = run_step(request, progress)
     if run is None:
         return None
-    plan, why = _planned(asked, run)
+    plan, why = _planned(asked, run, request)
     device = None if asked.cluster is None else asked.cluster.accelerator
+    if plan is not None and run.precision is None:
+        run = replace(run, notes=(*run.notes, f"predicted in {request.sizes.precision}; {OTHER_PRECISION}"))
     return joined(profile(read_traces([str(request.folder)]), device, plan), run, why)
 
 
-def _planned(asked: Asked, run: StepRun) -> tuple[Planned | None, str]:
+def _planned(asked: Asked, run: StepRun, request: StepRequest) -> tuple[Planned | None, str]:
     """The run as a plan, or why there is none: a step that ran is shown all the same."""
     try:
-        return planned(asked, run), ""
+        return planned(asked, run, request.sizes), ""
     except EscalaError as error:
         return None, str(error)

@@ -72,6 +72,7 @@ RUN = StepRun(
     samples=1,
     tokens=None,
     precision=None,
+    recomputes=False,
     step_s=spread([PLAIN_S]),
     unit="samples",
     rate_per_s=20.0,

@@ -71,8 +71,12 @@ LLAMA = {
 }
 
 
+SIZES = Sizes(micro_batch=1, sequence_tokens=None, precision="fp32")
+
+
 def asked(target: str, folder: Path, **given) -> StepRequest:
-    return StepRequest(target=target, kind="cpu", folder=folder, **{"steps": 6, "rounds": 6, **given})
+    usual = {"sizes": SIZES, "steps": 6, "rounds": 6}
+    return StepRequest(target=target, kind="cpu", folder=folder, **(usual | given))
 
 
 def ran(request: StepRequest):
@@ -201,11 +205,12 @@ def test_two_ranks_are_one_data_parallel_job(tmp_path: Path, write):
             import sys
             from pathlib import Path
             import msgspec
-            from escala.measurement.job.request import StepRequest
+            from escala.measurement.job.request import Sizes, StepRequest
             from escala.measurement.job.run import run_step
             found = run_step(
                 StepRequest(target="{name}:computes", kind="cpu", steps=3, rounds=1,
-                            folder=Path("{tmp_path}"), practices=("accumulation",)),
+                            folder=Path("{tmp_path}"), practices=("accumulation",),
+                            sizes=Sizes(micro_batch=1, sequence_tokens=None, precision="fp32")),
                 lambda what, left_s: None)
             if found is not None:
                 Path("found.json").write_bytes(msgspec.json.encode(found))

@@ -60,8 +60,11 @@ class Ranks:
         return float(found[0])
 
 
-def joined(kind: str, patience: timedelta = PATIENCE) -> Ranks:
-    """This process among the ranks that a launcher started, or alone; ranks wait so long for each other."""
+def joined(kind: str, patience: timedelta = PATIENCE, levels: tuple[str, ...] = (NODE, NETWORK)) -> Ranks:
+    """This process among the ranks that a launcher started, or alone.
+
+    Ranks wait so long for each other, and have a group of those that share each level.
+    """
     if not is_launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return Ranks()
     import torch.distributed as dist
@@ -77,7 +80,7 @@ def joined(kind: str, patience: timedelta = PATIENCE) -> Ranks:
         local_rank=int(os.environ.get("LOCAL_RANK", rank % local_size)),
         local_size=local_size,
         backend=BACKENDS[kind],
-        groups=_groups(rank, size, local_size),
+        groups=_groups(rank, size, local_size, levels),
         control=None if kind == "cpu" else dist.new_group(backend="gloo", timeout=patience),
     )
 
@@ -90,12 +93,12 @@ def left(ranks: Ranks) -> None:
         dist.destroy_process_group()
 
 
-def _groups(rank: int, size: int, local_size: int) -> tuple[Group, ...]:
+def _groups(rank: int, size: int, local_size: int, levels: tuple[str, ...]) -> tuple[Group, ...]:
     """The groups of this rank; every rank has to make those of the others too, in the same order."""
     import torch.distributed as dist
 
     mine: list[Group] = []
-    for level in (NODE, NETWORK):
+    for level in levels:
         every = sorted({members(level, each, size, local_size) for each in range(size)})
         for ranks in every:
             handle = dist.new_group(list(ranks), timeout=PATIENCE) if len(ranks) > 1 else None

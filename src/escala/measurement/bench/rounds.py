@@ -21,19 +21,27 @@ from escala.measurement.bench.samples import Subject, held
 Progress = Callable[[str, float], None]
 RUN, OVER, INTERRUPTED, LOST = "", "over", "interrupted", "lost"
 _CODES: Final = (RUN, OVER, INTERRUPTED)
+ONCE_S: Final = 1.0
+"""Ctrl-C under torchrun comes twice at once: from the terminal, and handed on by the launcher."""
 
 
 @dataclass(slots=True)
 class Stop:
-    """Whether a person asked to stop; a second time ends the program at once."""
+    """Whether a person asked to stop; a second time, later than `ONCE_S`, ends the program at once."""
 
-    is_asked: bool = False
+    asked_s: float | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anybody asked."""
+        return self.asked_s is not None
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """Take the first signal as a wish, the second as an order."""
-        if self.is_asked:
+        """Take the first signal as a wish, a later one as an order."""
+        now_s = time.monotonic()
+        if self.asked_s is not None and now_s > self.asked_s + ONCE_S:
             raise KeyboardInterrupt
-        self.is_asked = True
+        self.asked_s = now_s if self.asked_s is None else self.asked_s
 
 
 @contextmanager

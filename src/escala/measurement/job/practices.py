@@ -51,13 +51,11 @@ def compiled(job: Training) -> Turn:
 
 def checkpointing(job: Training) -> Turn:
     """Repeated blocks keep their inputs alone and run again in backward."""
-    if any(getattr(each, "is_gradient_checkpointing", False) for each in job.model.modules()):
+    if recomputes(job.model):
         raise InvalidInput("the model recomputes already")
     blocks = repeated_blocks(job.model)
     if not blocks:
         raise InvalidInput("the model has no ModuleList or Sequential of at least two blocks of one class")
-    if any(_is_recomputed(each) for each in blocks):
-        raise InvalidInput("the model recomputes already")
 
     @contextmanager
     def turn() -> Iterator[Training]:
@@ -80,8 +78,13 @@ def recompute(blocks: Sequence[nn.Module]) -> None:
         each.forward = partial(checkpoint, each.forward, use_reentrant=False)
 
 
-def _is_recomputed(block: nn.Module) -> bool:
-    return getattr(block.__dict__.get("forward"), "func", None) is checkpoint
+def recomputes(model: nn.Module) -> bool:
+    """Whether layers of transformers are set to do so, or `recompute` was done to blocks."""
+    return any(
+        getattr(each, "gradient_checkpointing", False) is True
+        or getattr(each.__dict__.get("forward"), "func", None) is checkpoint
+        for each in model.modules()
+    )
 
 
 def repeated_blocks(model: nn.Module) -> list[nn.Module]:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from escala.measurement.job.spread import Spread
 from escala.measurement.sampling.usage import NodeUsage
 
+SINGLE, DATA, OWN = "single device", "data parallel", "own"
+"""How a model is spread over ranks; own is whatever its function made of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMemory:
@@ -58,7 +61,7 @@ class WhatIf:
 class StepRun:
     """A step that ran here: what, where, how long without any observer, FLOP, memory, what practices buy.
 
-    `parallelism` is single device, data parallel, or own (whatever the function made of its model).
+    `parallelism` is single device, data parallel or own; `recomputes` is seen of transformers models only.
     `model`, `parameters`, `optimizer`, `samples` and `tokens` (of one batch of one rank) are None where the
     job does not show them. Times are of the slowest rank, memory of the fullest, FLOP and rate of all ranks
     together; `unit` is tokens or samples. `usage` was sampled by every rank while the plain step was timed.
@@ -75,6 +78,7 @@ class StepRun:
     samples: int | None
     tokens: int | None
     precision: str | None
+    recomputes: bool
     step_s: Spread
     unit: str
     rate_per_s: float | None

@@ -21,7 +21,8 @@ MICRO_BATCH: Final = 1
 class Sizes:
     """Of a model that escala builds: samples a rank, tokens of each, number format, recompute.
 
-    Without `sequence_tokens` a sample has 512, or as many as the context holds.
+    Without `sequence_tokens` a sample has 512, or as many as the context holds. Of a function, `precision`
+    and `sequence_tokens` are what a person says for its prediction.
     """
 
     micro_batch: int
@@ -34,7 +35,7 @@ class Sizes:
 class StepRequest:
     """A checked request.
 
-    `keys` are those of a config.json, with `sizes`; without them the target is a function, whose model
+    `keys` are those of a config.json; without them the target is a function, whose model
     `moves` to the device if that was named. `folder` takes the traces.
     """
 
@@ -43,8 +44,8 @@ class StepRequest:
     steps: int
     rounds: int
     folder: Path
+    sizes: Sizes
     keys: Mapping[str, object] | None = None
-    sizes: Sizes | None = None
     practices: tuple[str, ...] = ()
     moves: bool = False
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import nan
 from typing import Any, Final
 
 import torch
@@ -92,7 +93,7 @@ def _prepared(setting: Setting, job: Training, name: str, reference: Any) -> Var
     """A variant after its first steps: what they say of its loss and memory, or why it cannot run."""
     title, make = (PLAIN, plain) if name == PLAIN else PRACTICES[name]
     variant = Variant(name=name, title=title)
-    setting.progress(f"first steps: {title}", 0.0)
+    setting.progress(f"first steps: {title}", nan)
     try:
         variant.turn = make(job)
         _first_steps(setting, variant, reference)
