@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,7 +135,7 @@ def test_a_job_that_waits_for_its_data_is_told_so_and_what_workers_buy(job: Path
     assert "a line of the job" in said
     assert "a line of the job" not in out
     assert max(map(len, out.splitlines())) <= 80
-    assert "DataLoader workers: faster" in out or len(os.sched_getaffinity(0)) == 1
+    assert re.search("DataLoader workers: (faster|within)", out)
 
 
 @WITH_TORCH

@@ -19,6 +19,8 @@ from escala.cli.app import VERBS
 from escala.formats import bench_record
 from escala.measurement import calibration_record, runrecord, verify
 from escala.measurement.bench import ladder
+from escala.measurement.job import record as job_record
+from escala.measurement.job import spread as job_spread
 from escala.measurement.profile import record as profile_record
 from escala.measurement.sampling import sample, usage
 from escala.measurement.watch import findings, watched
@@ -35,7 +37,7 @@ MODULES = (
     *(runrecord, verify),
     *(calibration_record, own),
     *(sample, usage, watched, findings),
-    profile_record,
+    *(profile_record, job_record, job_spread),
 )
 RECORDS = [
     value

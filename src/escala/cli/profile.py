@@ -11,10 +11,10 @@ from escala.cli.profile_step import profile_step, refuse_step_options, step_opti
 from escala.cli.verb import Verb
 
 EXAMPLES = (
-    "escala profile rank0.json.gz rank1.json.gz --plan plan.json",
     "escala profile traces/ --gpu h100-sxm",
+    "escala profile rank0.json rank1.json --plan plan.json --out profile.json",
     "escala profile train:make --what-if amp,compile,workers",
-    "torchrun --nproc-per-node 8 -m escala profile llama-3.2-1b --cluster bench.json",
+    "escala profile llama-3.2-1b --cluster bench.json",
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from escala.errors import InvalidInput
+from escala.measurement.bench.host import host_facts, usable_cores
 from escala.measurement.job.request import Sizes, StepRequest
 
 pytestmark = pytest.mark.optional
@@ -157,9 +158,9 @@ def test_workers_feed_a_job_that_waits_for_its_data(tmp_path: Path, write):
     found = ran(asked(f"{name}:waits", tmp_path, steps=2, rounds=6, practices=("workers",)))
 
     (workers,) = found.what_if.tried
-    if torch.get_num_threads() > 1:  # with one core there is one worker, which still fetches beside the step
-        assert workers.verdict == "faster"
-        assert workers.gain.median > 1.3
+    # a batch takes 80 ms to fetch, by two workers 40 ms; other programs may blur that, but not turn it round
+    assert workers.gain.median > 1.1 or usable_cores(host_facts()) == 1
+    assert workers.verdict in ("faster", "within the noise")
     assert workers.loss == found.what_if.plain.loss
 
 
