@@ -72,6 +72,8 @@ def _config(keys: Mapping[str, object], origin: str) -> Any:
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidInput(f"{origin} is no config of transformers ({reason(error)}); check it") from None
     config.use_cache = False
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = 0  # which token begins the output makes no difference to a step
     return config
 
 
