@@ -4,6 +4,7 @@ Here alone stands what torch does not promise: `MemTracker`, and the allocations
 Tried with torch 2.13.
 """
 
+import warnings
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Final
@@ -27,7 +28,8 @@ def memory_by_kind(runner: Runner) -> HeldMemory | None:
         return None
     tracker = MemTracker()
     tracker.track_external(job.model, job.optimizer)
-    with tracker:
+    with tracker, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Module is None")  # layers that torch made by itself
         runner.step()
     held = tracker.get_tracker_snapshot("peak")[job.device]
     return HeldMemory(
