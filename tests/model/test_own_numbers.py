@@ -12,6 +12,7 @@ from escala.catalog.networks import network
 from escala.errors import InvalidInput
 from escala.model.estimate import estimate
 from escala.model.interval import LEAST_RATIO, Regime, combined_ratio, published_ratios
+from escala.model.operations import Operations
 from escala.model.own import OwnFactor, OwnRuns, OwnSpread
 from escala.model.own_numbers import own_words, values_of, with_own, without_own
 from escala.model.plan import Plan, Plans
@@ -84,6 +85,28 @@ def test_the_device_keeps_its_factor_under_another_engine():
 
     assert moved.accelerator.gemm_efficiency == DEVICE.gemm_efficiency * 0.9
     assert moved.engine == engine("megatron-core")
+
+
+def test_operations_that_a_bench_timed_are_numbers_of_their_device():
+    timed = Operations(
+        launch_s=4e-6,
+        update_s=1e-9,
+        pass_bytes_per_s=1e10,
+        attention_flop_per_s=1e11,
+        attention_backward_flop_per_s=1e11,
+        convolution_flop_per_s=1e11,
+        convolution_backward_flop_per_s=1e11,
+    )
+    group = PROBLEM.cluster.groups[0]
+    known = replace(group, accelerator=replace(group.accelerator, operations=timed))
+    problem = replace(PROBLEM, cluster=replace(PROBLEM.cluster, groups=(known,)))
+    launch = factor("operations", "h100-sxm", "launch_s", 1.5, before=4e-6)
+
+    moved = with_own(problem, runs(launch))
+
+    assert moved.accelerator.operations == replace(timed, launch_s=6e-6)
+    assert without_own(moved) == problem
+    assert values_of(PROBLEM, launch) == ()
 
 
 def test_a_link_of_that_name_between_other_devices_stays():

@@ -12,7 +12,7 @@ from escala.calibration.free import free_parameters
 from escala.catalog.fitted import fitted
 from escala.catalog.loader import read_toml
 from escala.errors import InvalidInput
-from escala.model.own import ACCELERATOR, ENGINE, LINK, OwnNumber
+from escala.model.own import ACCELERATOR, ENGINE, LINK, OPERATIONS, OwnNumber
 from escala.model.own_numbers import changed, values_of
 from escala.model.problem import Problem
 
@@ -77,7 +77,7 @@ def own_numbers(problems: Iterable[Problem]) -> tuple[OwnFree, ...]:
 
 def _refuse_two_records(one: OwnFree, other: OwnFree) -> None:
     """A factor belongs to one value of a device or a measured link; catalog links differ by their ports."""
-    is_bound = one.number.of == ACCELERATOR or one.is_measured or other.is_measured
+    is_bound = one.number.of in (ACCELERATOR, OPERATIONS) or one.is_measured or other.is_measured
     if is_bound and not math.isclose(one.before, other.before, rel_tol=1e-9):
         raise InvalidInput(
             f"{one.number.field} of {one.number.name} is {one.before:.6g} in one plan and {other.before:.6g}"
@@ -91,6 +91,7 @@ def _numbers(problem: Problem, given: Listed) -> Iterator[OwnNumber]:
     names = {
         ENGINE: [problem.engine.name] if given.field in engine_fields(problem.engine.name) else [],
         ACCELERATOR: [device.name],
+        OPERATIONS: [device.name],
         LINK: [link.name for link in problem.cluster.crossed_links],
     }[given.of]
     for name in dict.fromkeys(names):

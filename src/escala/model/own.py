@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 OWN_SCHEMA: Final = "escala/calibration@1"
-ENGINE, ACCELERATOR, LINK = "engine", "accelerator", "link"
-OWNERS: Final = (ENGINE, ACCELERATOR, LINK)
+ENGINE, ACCELERATOR, OPERATIONS, LINK = "engine", "accelerator", "operations", "link"
+OWNERS: Final = (ENGINE, ACCELERATOR, OPERATIONS, LINK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnNumber:
-    """One number: the field of an engine, of a device, or of a link between devices of that name."""
+    """One number: the field of an engine, a device, its timed operations, or a link between such devices."""
 
     of: str
     name: str

@@ -8,7 +8,8 @@ from operator import mul
 from typing import Any, Final
 
 from escala.errors import InvalidInput
-from escala.model.own import ACCELERATOR, ENGINE, LINK, Moved, Own, OwnFactor, OwnNumber, OwnRuns
+from escala.model.cluster import Accelerator
+from escala.model.own import ACCELERATOR, ENGINE, LINK, OPERATIONS, Moved, Own, OwnFactor, OwnNumber, OwnRuns
 from escala.model.problem import Problem
 
 Change = Callable[[float], float]
@@ -36,10 +37,13 @@ def changed(problem: Problem, number: OwnNumber, change: Change) -> Problem:
     if number.of == LINK:
         links = tuple(new(link) if link.name == number.name else link for link in cluster.links)
         return replace(problem, cluster=replace(cluster, links=links))
-    groups = tuple(
-        replace(group, accelerator=new(group.accelerator)) if group.accelerator.name == number.name else group
-        for group in cluster.groups
-    )
+
+    def device(old: Accelerator) -> Any:
+        if old.name != number.name:
+            return old
+        return replace(old, operations=new(old.operations)) if number.of == OPERATIONS else new(old)
+
+    groups = tuple(replace(group, accelerator=device(group.accelerator)) for group in cluster.groups)
     return replace(problem, cluster=replace(cluster, groups=groups))
 
 
@@ -89,16 +93,19 @@ def _owners(problem: Problem, number: OwnNumber) -> Iterator[Any]:
     """Every record of the problem that holds the number."""
     if number.of == ENGINE and problem.engine.name == number.name:
         yield problem.engine.time
+    devices = [group.accelerator for group in problem.cluster.groups]
+    mine = [device for device in devices if device.name == number.name]
     if number.of == ACCELERATOR:
-        devices = (group.accelerator for group in problem.cluster.groups)
-        yield from (device for device in devices if device.name == number.name)
+        yield from mine
+    if number.of == OPERATIONS:
+        yield from (device.operations for device in mine if device.operations is not None)
     if number.of == LINK and problem.accelerator.name == number.accelerator:
         yield from (link for link in problem.cluster.links if link.name == number.name)
 
 
 def _refuse_other_record(problem: Problem, factor: OwnFactor, value: float) -> None:
     """A factor on a device or on a measured link belongs to the value that it was fitted beside."""
-    is_bound = factor.of == ACCELERATOR or (factor.of == LINK and factor.is_measured)
+    is_bound = factor.of in (ACCELERATOR, OPERATIONS) or (factor.of == LINK and factor.is_measured)
     if is_bound and not math.isclose(value, factor.before, rel_tol=1e-9):
         raise InvalidInput(
             f"the calibration was made beside {factor.field} {factor.before:.6g} of {factor.name}, and"

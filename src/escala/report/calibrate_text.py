@@ -19,8 +19,8 @@ from escala.report.layout import (
     put,
     room,
 )
-from escala.report.numbers import count, gib, in_percent, plural, seconds
-from escala.units import digits, percent, show_si
+from escala.report.numbers import count, flop_rate, gib, in_percent, plural, seconds
+from escala.units import digits, percent, show_seconds, show_si
 
 SHOWN: Final = 0.005  # of a factor's distance from 1: less is told in the document alone
 UNUSED: Final = 1e-9  # a number that no run depends on decides nothing, but for rounding
@@ -29,8 +29,13 @@ _CELL: Final = 10
 _NAME: Final = 56
 _SHOW: Final[dict[str, Callable[[float], str]]] = {
     "bytes_per_s": lambda value: show_si(value, "B/s"),
-    "latency_s": seconds,
-    "dispatch_s": seconds,
+    "pass_bytes_per_s": lambda value: show_si(value, "B/s"),
+    "attention_flop_per_s": flop_rate,
+    "attention_backward_flop_per_s": flop_rate,
+    "latency_s": show_seconds,
+    "dispatch_s": show_seconds,
+    "launch_s": show_seconds,
+    "update_s": show_seconds,
 }
 
 
