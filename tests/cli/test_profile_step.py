@@ -44,6 +44,7 @@ CONFIG = {
     "vocab_size": 64,
     "max_position_embeddings": 16,
 }
+BENCH = Path(__file__).parents[1] / "formats" / "data" / "bench.json"
 WITH_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="a step runs on PyTorch")
 
 
@@ -54,6 +55,15 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "own_job", raising=False)
     (tmp_path / "own_job.py").write_text(textwrap.dedent(JOB))
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    measured = json.loads(BENCH.read_text())
+    elsewhere = {
+        **measured,
+        "ranks": 1,
+        "ranks_per_node": 1,
+        "host": {**measured["host"], "processor": "Other"},
+        "lines": [],
+    }
+    (tmp_path / "bench.json").write_text(json.dumps(elsewhere))
     return tmp_path
 
 
@@ -111,6 +121,10 @@ def test_without_torch_the_command_that_installs_it_is_said(run, job, monkeypatc
         (("own_job:make", "--what-if", "ampp"), "unknown practice 'ampp': did you mean amp"),
         (("own_job:make", "--keep-traces", "."), "--keep-traces: . is not empty"),
         (("config.json", "--precision", "fp8"), "unknown precision 'fp8'"),
+        (
+            ("config.json", "--cluster", "bench.json"),
+            "bench.json, 2026-11-30 is of another machine: measured on",
+        ),
         (("own_job:broken",), "own_job:broken raised ValueError: no data here (own_job.py:20, in broken"),
     ],
 )

@@ -119,17 +119,16 @@ def _request(target: str, given: Mapping[str, Any], folder: Path) -> "StepReques
 
 def _asked(target: str, given: Mapping[str, Any]) -> "Asked":
     from escala.cli.question import ranks_of
+    from escala.measurement.bench.place import refuse_elsewhere
     from escala.measurement.job.predict import Asked
     from escala.measurement.job.request import launched_ranks
     from escala.report.step_view import network_of
 
     network, unknown = network_of(target, given["model"])
-    return Asked(
-        network=network,
-        unknown=unknown,
-        cluster=ranks_of(given["gpu"], given["cluster"], launched_ranks()),
-        engine=given["engine"],
-    )
+    cluster = ranks_of(given["gpu"], given["cluster"], launched_ranks())
+    if cluster is not None:
+        refuse_elsewhere(cluster)
+    return Asked(network=network, unknown=unknown, cluster=cluster, engine=given["engine"])
 
 
 def _refuse(names: tuple[str, ...], given: Mapping[str, Any], why: str) -> None:

@@ -1,6 +1,6 @@
 """A step that is run here, from request to document. Measures and predicts nothing itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 from escala.errors import EscalaError, InvalidInput, one_line
 from escala.formats.hf import FILE_NAME
 from escala.formats.networks import HUB_PREFIX, find_config, find_network
+from escala.measurement.bench.place import software_differences
 from escala.measurement.bench.rounds import Progress
 from escala.measurement.job.joined import joined
 from escala.measurement.job.predict import Asked, planned
@@ -78,9 +79,18 @@ def profiled_step(request: StepRequest, asked: Asked, progress: Progress) -> Pro
         return None
     plan, why = _planned(asked, run, request)
     device = None if asked.cluster is None else asked.cluster.accelerator
-    if plan is not None and run.precision is None:
-        run = replace(run, notes=(*run.notes, f"predicted in {request.sizes.precision}; {OTHER_PRECISION}"))
+    run = replace(run, notes=(*run.notes, *_doubts(asked, run, request)))
     return joined(profile(read_traces([str(request.folder)]), device, plan), run, why)
+
+
+def _doubts(asked: Asked, run: StepRun, request: StepRequest) -> Iterator[str]:
+    """What of the prediction is taken on trust."""
+    if asked.cluster is None:
+        return
+    if run.precision is None and asked.network is not None:
+        yield f"predicted in {request.sizes.precision}; {OTHER_PRECISION}"
+    if asked.cluster.place is not None:
+        yield from software_differences(asked.cluster.place)
 
 
 def _planned(asked: Asked, run: StepRun, request: StepRequest) -> tuple[Planned | None, str]:

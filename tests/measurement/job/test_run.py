@@ -239,3 +239,18 @@ def test_two_ranks_are_one_data_parallel_job(tmp_path: Path, write):
     assert (tmp_path / "rank1.json.gz").is_file()
     assert len(found["usage"]) == 2
     assert found["what_if"]["tried"][0]["verdict"] == "undecided"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler calls older parts of torch
+def test_compiling_is_tried_too_and_its_first_step_told_apart(tmp_path: Path, write):
+    name = write(textwrap.dedent(JOB))
+
+    tried = ran(asked(f"{name}:computes", tmp_path, steps=1, rounds=1, practices=("compile",))).what_if
+
+    (compiled,) = tried.tried
+    if compiled.verdict == "failed":  # torch.compile needs a compiler, which a machine may lack
+        assert "ompiler" in compiled.why
+        return
+    assert compiled.first_step_s > compiled.step_s.median
+    assert compiled.loss == pytest.approx(tried.plain.loss, rel=1e-4)

@@ -95,7 +95,8 @@ def _prepared(setting: Setting, job: Training, name: str, reference: Any) -> Var
     variant = Variant(name=name, title=title)
     setting.progress(f"first steps: {title}", nan)
     try:
-        variant.turn = make(job)
+        with user_code(NAME):  # torch.compile refuses versions of Python that it does not know
+            variant.turn = make(job)
         _first_steps(setting, variant, reference)
     except EscalaError as error:
         variant.why = str(error)
