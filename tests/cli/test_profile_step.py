@@ -22,6 +22,8 @@ JOB = """
         def __len__(self):
             return 64
         def __getitem__(self, index):
+            if index == 0:
+                print("a line of a worker", flush=True)
             time.sleep(0.02)
             return torch.randn(8)
 
@@ -125,7 +127,7 @@ def test_without_torch_the_command_that_installs_it_is_said(run, job, monkeypatc
             ("config.json", "--cluster", "bench.json"),
             "bench.json, 2026-11-30 is of another machine: measured on",
         ),
-        (("own_job:broken",), "own_job:broken raised ValueError: no data here (own_job.py:20, in broken"),
+        (("own_job:broken",), "own_job:broken raised ValueError: no data here (own_job.py:22, in broken"),
     ],
 )
 def test_what_cannot_be_run_is_one_clear_line(run, job: Path, options: tuple[str, ...], said: str):
@@ -145,9 +147,10 @@ def test_a_job_that_waits_for_its_data_is_told_so_and_what_workers_buy(job: Path
     assert process.returncode == 0, said
     assert out.startswith("own_job:make · Linear · 9 parameters · AdamW · cpu")
     assert "Input-bound: " in out
-    # prints of the job are no data
-    assert "a line of the job" in said
-    assert "a line of the job" not in out
+    # prints of the job are no data, nor those of its workers
+    for line in ("a line of the job", "a line of a worker"):
+        assert line in said
+        assert line not in out
     assert max(map(len, out.splitlines())) <= 80
     assert re.search("DataLoader workers: (faster|within)", out)
 

@@ -1,6 +1,7 @@
 """Where output goes: data to stdout, progress to stderr, one JSON document or text for people."""
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
+STDOUT, STDERR = 1, 2  # descriptors
 LINE_EVERY_S: Final = 10.0
 
 
@@ -66,6 +68,20 @@ def working(what: str) -> Iterator[None]:
         return
     with errors.status(f"{what}; Ctrl-C stops"):
         yield
+
+
+@contextmanager
+def stdout_kept() -> Iterator[None]:
+    """What other processes and libraries write to stdout while this lasts (workers, NCCL) goes to stderr."""
+    sys.stdout.flush()
+    kept = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, STDOUT)
+        os.close(kept)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escala.cli.options import Whole, Word, stacked, switch
-from escala.cli.output import note, progressing, show
+from escala.cli.output import note, progressing, show, stdout_kept
 from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def profile_step(target: str, given: Mapping[str, Any], as_json: bool) -> int:
     require_torch()
     with _folder(given["keep_traces"] if is_first() else None) as folder:
         request, asked = _request(target, given, folder), _asked(target, given)
-        with progressing() if is_first() else nullcontext(_quiet) as progress:
+        with stdout_kept(), progressing() if is_first() else nullcontext(_quiet) as progress:
             from escala.report.step_view import profiled_step
 
             document = profiled_step(request, asked, progress)
