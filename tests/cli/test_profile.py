@@ -20,7 +20,7 @@ def test_the_text_fits_the_terminal(run, planned: Path, traces: Path, columns: s
     for arguments in ((str(TRACES),), (str(traces), "--plan", str(planned))):
         result = run("profile", *arguments)
 
-        assert (result.code, result.err) == (0, "")
+        assert result.code == 0
         assert result.longest <= int(columns)
 
 
@@ -41,7 +41,7 @@ def test_a_profile_is_one_document_and_the_same_in_its_file(run, tmp_path: Path)
     found = msgspec.json.decode(result.out, type=Profile)
     assert found.schema == "escala/profile@1"
     assert (tmp_path / "profile.json").read_text() == result.out
-    assert result.err == "wrote profile.json\n"
+    assert result.err.endswith("wrote profile.json\n")
     assert read_profile("profile.json") == found
 
 

@@ -59,6 +59,7 @@ def profile(
     chip = planned.problem.accelerator if planned else device or _named(traces[0])
     found = [windows(each.events) for each in traces]
     _refuse_different_steps(traces, found)
+    _refuse_no_time(traces, found)
     count = len(found[0].spans)
     ridge = None if chip is None else accelerator_peak_flop_per_s(chip) / memory_bytes_per_s(chip)
     moments = [timeline(each.events, steps, ridge) for each, steps in zip(traces, found, strict=True)]
@@ -106,6 +107,12 @@ def _refuse_different_steps(traces: Sequence[Trace], found: Sequence[Windows]) -
                 f"{traces[0].path} holds {_told(found[0])} and {each.path} {_told(steps)}; "
                 "name traces of the same steps"
             )
+
+
+def _refuse_no_time(traces: Sequence[Trace], found: Sequence[Windows]) -> None:
+    for each, steps in zip(traces, found, strict=True):
+        if total_s(steps.window) <= 0:
+            raise InvalidInput(f"the steps of {each.path} take no time; profile at least one active step")
 
 
 def _told(steps: Windows) -> str:

@@ -8,7 +8,7 @@ the first event.
 from array import array
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -21,6 +21,10 @@ from escala.model.columns import F64, I64, Bool
 
 MICROSECOND_S: Final = 1e-6
 NO_ID: Final = -1
+
+
+# Microseconds since 1970 are some 2e15.
+Moment = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 
 
 class Kind(IntEnum):
@@ -77,10 +81,10 @@ class Event(msgspec.Struct, frozen=True):
     ph: str = ""
     cat: str = ""
     name: str = ""
-    pid: Any = None
-    tid: Any = None
-    ts: float | None = None
-    dur: float | None = None
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: Moment | None = None
+    dur: Moment | None = None
     args: Arguments = Arguments()
 
 
@@ -131,7 +135,7 @@ class Builder:
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
-        self._lanes: dict[tuple[Any, Any], int] = {}
+        self._lanes: dict[tuple[int | str | None, int | str | None], int] = {}
         self._shapes: dict[bytes, int] = {}
         self._whole = {name: array("q") for name in COLUMNS}
         self._times = {name: array("d") for name in ("start", "duration")}
@@ -167,7 +171,7 @@ class Builder:
         self._times["duration"].append(duration_us)
 
     def _hold(self, args: Arguments) -> None:
-        if not isinstance(args.allocated, int | float):
+        if not isinstance(args.allocated, int | float) or not isinstance(args.reserved, int | float | None):
             return
         is_processor = args.device_kind == 0
         device = "processor" if is_processor else f"device {args.device_id}"

@@ -45,7 +45,7 @@ def of_kernel(name: str, args: Any) -> Message:
     return Message(
         operation=operation,
         payload_bytes=float(elements * element_bytes(args.dtype)) if is_sized else None,
-        ranks=args.group_size if isinstance(args.group_size, int) else None,
+        ranks=args.group_size if isinstance(args.group_size, int) and args.group_size > 0 else None,
         group=None if args.group is None else str(args.group),
         group_title=None if args.group_title is None else str(args.group_title),
     )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from escala.errors import InvalidInput, one_line
 from escala.measurement.profile.columns import Builder, Event, Events, Held
@@ -101,7 +101,7 @@ def read_trace(path: Path, on_bytes: OnBytes = lambda count: None, *, is_alone: 
     return Trace(
         path=str(path),
         rank=_rank(spread.get("rank"), path, is_alone),
-        ranks=ranks if isinstance(ranks, int) else None,
+        ranks=ranks if _is_size(ranks) else None,
         backend=backend if isinstance(backend, str) else None,
         groups=_groups(spread.get("pg_config")),
         device=_device(keys.get("deviceProperties")),
@@ -145,11 +145,15 @@ def _groups(given: object) -> tuple[Group, ...]:
     """The process groups, where they are listed as PyTorch lists them."""
     if not isinstance(given, list):
         return ()
-    rows = [each for each in given if isinstance(each, dict) and isinstance(each.get("pg_size"), int)]
+    rows = [each for each in given if isinstance(each, dict) and _is_size(each.get("pg_size"))]
     return tuple(
         Group(name=str(each.get("pg_name")), title=str(each.get("pg_desc")), ranks=each["pg_size"])
         for each in rows
     )
+
+
+def _is_size(given: object) -> TypeGuard[int]:
+    return isinstance(given, int) and given > 0
 
 
 def _device(given: object) -> str | None:

@@ -57,7 +57,7 @@ def product(name: str, dims: msgspec.Raw, types: msgspec.Raw, concrete: msgspec.
         return None
     try:
         flop, elements = rule(shapes, decoded(concrete) or [])
-    except (IndexError, TypeError, ValueError):
+    except (ArithmeticError, IndexError, TypeError, ValueError):
         return None  # another signature than the one that is known
     return Product(flop, elements * element_bytes(first_type(decoded(types))))
 
