@@ -19,6 +19,7 @@ from escala.formats.bench_record import (
     Fit,
     HostFacts,
     LineFit,
+    Overlap,
     Power,
     Timed,
 )
@@ -177,6 +178,35 @@ def test_the_model_gives_the_measured_lines_back():
     assert all_reduce_s(payload, ranks, reduce, latency) == pytest.approx(80e-6 + 1.5e-3)
     assert gather_s(payload, ranks, gather, 0.0) == pytest.approx(0.75 * 1e6 / 2e9)
     assert send_s(payload, link.bytes_per_s, 0.0) == pytest.approx(1e6 / 4e9)
+
+
+def test_lines_are_kept_for_every_number_of_ranks_and_the_typical_one_counts():
+    typical = replace(level("node")[0], typical_alpha_s=90e-6, typical_beta_s_per_byte=2e-9)
+    flat = replace(typical, ranks=2, typical_beta_s_per_byte=0.0)
+    (link,) = bench_cluster(example(lines=(typical, *level("node")[1:], *level("node", ranks=2), flat))).links
+    reduced, gathered = link.lines[:2]
+
+    assert [line.ranks for line in link.lines] == [4] * 5 + [2] * 5  # one without slope says nothing
+    assert link.latency_s == pytest.approx(90e-6 / (2 * 2))  # of all four ranks, not of two
+    # 90 and 80 us beside 22.5; 2 ns a byte and 0.75 / 2 at 4 GB/s
+    assert (reduced.operation, reduced.latency_ratio) == ("all-reduce", pytest.approx(4.0))
+    assert (gathered.operation, gathered.latency_ratio) == ("all-gather", pytest.approx(80 / 22.5))
+    assert (reduced.wire_ratio, gathered.wire_ratio) == (pytest.approx(8.0), pytest.approx(1.5))
+
+
+def test_the_backend_and_what_it_hides_are_kept():
+    hidden = Overlap(
+        level="node",
+        payload_bytes=4e6,
+        compute_s=1.0,
+        communication_s=1.0,
+        both_s=1.25,
+        hidden_share=0.75,
+    )
+    cluster = bench_cluster(example(overlaps=(hidden,)))
+
+    assert (cluster.backend, cluster.links[0].hidden_share) == ("gloo", 0.75)
+    assert bench_cluster(example()).links[0].hidden_share is None
 
 
 def test_a_network_joins_more_nodes_than_were_measured():

@@ -1,6 +1,7 @@
 """Engines (framework generations) and the shared assumptions. Knows how their files look, not what they mean.
 
-data/engines/<name>.toml:   title, versions, source, lacks, and one table a number in [time] and [memory]
+data/engines/<name>.toml:   title, versions, source, lacks, and one table a number in [time] and [memory],
+                            and in [messages.BACKEND] where it is known how it sends on that backend
 data/assumptions.toml:      one table a number
 A number is `{ value, source, kind, low, high, formula }`; value in base units, a word or a switch where the
 field is one. `source` is a key of the file's [sources] or itself a public title.
@@ -25,13 +26,14 @@ from escala.catalog.loader import (
 )
 from escala.errors import unknown
 from escala.model.assumptions import Assumptions
-from escala.model.engine import Engine, EngineMemory, EngineTime
+from escala.model.engine import Engine, EngineMemory, EngineMessages, EngineTime
 
 KINDS: Final = ("fit", "read", "traced", "physics", "assumption")
 _NEEDED_KEYS: Final = {"title", "versions", "source", "time", "memory"}
-_ENGINE_KEYS: Final = _NEEDED_KEYS | {"lacks", "aliases", "sources", "schema"}
+_ENGINE_KEYS: Final = _NEEDED_KEYS | {"lacks", "aliases", "sources", "schema", "messages"}
 _SETTING_KEYS: Final = {"value", "source", "kind", "low", "high", "formula", "condition", "date"}
-_Record = TypeVar("_Record", EngineTime, EngineMemory, Assumptions)
+_Record = TypeVar("_Record", EngineTime, EngineMemory, EngineMessages, Assumptions)
+_MESSAGES: Final = "messages."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,11 @@ def engine(name: str) -> Engine:
         source=table["source"],
         time=_record(EngineTime, settings["time"]),
         memory=_record(EngineMemory, settings["memory"]),
+        messages=tuple(
+            (table.removeprefix(_MESSAGES), _record(EngineMessages, own))
+            for table, own in settings.items()
+            if table.startswith(_MESSAGES)
+        ),
         lacks=tuple(table.get("lacks", ())),
         is_calibrated=known in fitted().engines,
         calibrated_on=fitted().architectures(known),
@@ -87,13 +94,17 @@ def find_engine(name: str) -> str | None:
 
 
 def engine_settings(name: str) -> Mapping[str, Mapping[str, Setting]]:
-    """Every number of an engine with its source: {"time": {...}, "memory": {...}}."""
+    """Every number of an engine with its source: {"time": {...}, "memory": {...}, "messages.gloo": {...}}."""
     known = engine_name(name)
     file, table = f"{known}.toml", _engine_table(known)
     sources = sources_of(file, table.get("sources", {}))
     return {
         "time": _fitted("engine", known, settings_of(EngineTime, file, "time", table["time"], sources)),
         "memory": settings_of(EngineMemory, file, "memory", table["memory"], sources),
+        **{
+            f"{_MESSAGES}{backend}": settings_of(EngineMessages, file, f"{_MESSAGES}{backend}", own, sources)
+            for backend, own in table.get("messages", {}).items()
+        },
     }
 
 

@@ -73,6 +73,7 @@ def bench_cluster(bench: Bench, origin: str = "bench.json", gpus: int | None = N
         site=site(node_power_ratio=NODE_POWER_RATIO),
         source=file,
         place=_place(bench),
+        backend=bench.backend,
         measured=(f"measured ({file}): {told[0]}", *told[1:]),
     )
 

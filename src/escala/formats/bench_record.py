@@ -97,7 +97,9 @@ class LineFit:
     """Seconds of one operation on one link level: alpha_s + beta_s_per_byte * payload.
 
     Payload: the whole tensor of all-gather and reduce-scatter, each rank's tensor of all-reduce, what a rank
-    sends to all in all-to-all. `worst_error` is the largest |fit / best - 1| over the sizes.
+    sends to all in all-to-all. `worst_error` is the largest |fit / best - 1| over the sizes. The line is
+    through the best samples of all sizes; the `typical_...` one through means, of the smallest and the two
+    largest sizes, and what a plan is made with.
     """
 
     level: str
@@ -107,6 +109,8 @@ class LineFit:
     alpha_s: Fit
     beta_s_per_byte: Fit
     worst_error: float
+    typical_alpha_s: float | None = None
+    typical_beta_s_per_byte: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

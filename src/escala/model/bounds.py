@@ -148,13 +148,14 @@ def _best(wires: Sequence[Wire]) -> Wire:
     every = {name: np.array([getattr(wire, name) for wire in wires]) for name in Wire.__slots__}
     most, least = every["inside"].max(axis=0), every["inside"].min(axis=0)
     spread = (most - 1) / np.maximum(least - 1, 1)
+    speeds = {name: each.max(axis=0) for name, each in every.items() if name.endswith("_bytes_per_s")}
+    latencies = {name: each.min(axis=0) for name, each in every.items() if name.endswith("latency_s")}
+    speeds["fast_bytes_per_s"] = np.where(least > 1, speeds["fast_bytes_per_s"] * spread, np.inf)
     return Wire(
         ranks=every["ranks"][0],
         inside=most,
-        gather_bytes_per_s=every["gather_bytes_per_s"].max(axis=0),
-        reduce_bytes_per_s=every["reduce_bytes_per_s"].max(axis=0),
-        fast_bytes_per_s=np.where(least > 1, every["fast_bytes_per_s"].max(axis=0) * spread, np.inf),
-        slow_bytes_per_s=every["slow_bytes_per_s"].max(axis=0),
-        latency_s=every["latency_s"].min(axis=0),
+        hidden_share=every["hidden_share"].max(axis=0),
         level=every["level"].min(axis=0),
+        **speeds,
+        **latencies,
     )

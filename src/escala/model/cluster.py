@@ -1,6 +1,7 @@
 """Where to learn: accelerators, link levels, hosts, storage, power, price. Knows no workload and no plan."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from escala.model.operations import Operations
 
@@ -45,6 +46,30 @@ class Accelerator:
     operations: Operations | None = None
 
 
+class Collective(StrEnum):
+    """What ranks do together over a link, or two of them."""
+
+    ALL_REDUCE = "all-reduce"
+    ALL_GATHER = "all-gather"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_TO_ALL = "all-to-all"
+    SEND = "send"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Measured seconds of one operation among so many ranks, in terms of its link.
+
+    Seconds = latency_ratio * latency of the link + wire_ratio * payload / bandwidth of the link, so that a
+    link that is changed changes all its lines. Payloads are those of `collectives`.
+    """
+
+    operation: Collective
+    ranks: int
+    latency_ratio: float
+    wire_ratio: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One level of the network: how many devices it joins, and what each device gets in one direction.
@@ -52,6 +77,8 @@ class Link:
     `domain_devices` is the number of devices that reach each other over this level or lower ones; the last
     level joins all. `gather_efficiency` is the achieved share of the bandwidth in all-gather and
     reduce-scatter, `reduce_efficiency` in all-reduce (it may exceed 1 when switches reduce).
+    `lines` are what a bench measured, in place of both for groups that cross no other level;
+    `hidden_share` is how much of an all-reduce it saw vanish behind computation.
     """
 
     name: str
@@ -62,6 +89,8 @@ class Link:
     reduce_efficiency: float
     oversubscription: float = 1.0
     reduces_in_network: bool = False
+    lines: tuple[Line, ...] = ()
+    hidden_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +153,8 @@ class Place:
 class Cluster:
     """Groups of devices, the link levels between them from the innermost outwards, hosts, storage, site.
 
-    `measured` says in words which numbers a measurement gave, and which one; `place` where it was made.
+    `measured` says in words which numbers a measurement gave, and which one; `place` where it was made,
+    `backend` which library sent its messages, where that is known.
     """
 
     name: str
@@ -136,6 +166,7 @@ class Cluster:
     source: str = "given by the user"
     measured: tuple[str, ...] = ()
     place: Place | None = None
+    backend: str = ""
 
     @property
     def devices(self) -> int:

@@ -151,11 +151,29 @@ class EngineMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMessages:
+    """When the software sends on one backend. The defaults are what published runs were described with.
+
+    `prefetches`: gathers of sharded weights run beside computation. `gradient_bucket_bytes`: gradients wait
+    until so many are together, the first time only for `first_bucket_bytes`; 0 is no bucket. `counts_ends`:
+    embedding, head and root send messages of their own. `gathers_input_again`: SP keeps a rank's part of an
+    input and gathers it again for backward.
+    """
+
+    prefetches: bool = True
+    gradient_bucket_bytes: float = 0.0
+    first_bucket_bytes: float = 0.0
+    counts_ends: bool = False
+    gathers_input_again: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """A framework generation: name, versions, what it costs in time and in memory, and what it cannot do.
 
     `lacks` names abilities that it does not have (for example "zero-bubble-v", "hsdp"); see `rejects.needs`.
-    `is_calibrated` says that published runs of it took part in the fit, `calibrated_on` where.
+    `messages` is by backend; others have the defaults. `is_calibrated` says that published runs of it took
+    part in the fit, `calibrated_on` where.
     """
 
     name: str
@@ -164,6 +182,7 @@ class Engine:
     source: str
     time: EngineTime
     memory: EngineMemory
+    messages: tuple[tuple[str, EngineMessages], ...] = ()
     lacks: tuple[str, ...] = ()
     is_calibrated: bool = False
     calibrated_on: tuple[str, ...] = ()

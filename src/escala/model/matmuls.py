@@ -20,16 +20,18 @@ from escala.model.network import (
     Stack,
 )
 from escala.model.plan import ContextKind, Plans
+from escala.model.precision import compute_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shape:
-    """How one micro-batch lies on one rank: tokens, samples and the degrees that divide the layer."""
+    """How one micro-batch lies on one rank: tokens, bytes of a number, the degrees that divide the layer."""
 
     samples: F64
     sequence_tokens: float
     tokens: F64
     split_tokens: F64
+    element_bytes: F64
     tp: F64
     cp: F64
     ep: F64
@@ -48,6 +50,7 @@ class Shape:
             sequence_tokens=float(sequence_tokens),
             tokens=tokens,
             split_tokens=tokens / np.where(plans.sp == 1, tp, 1.0),
+            element_bytes=compute_bytes(plans.precision),
             tp=tp,
             cp=cp,
             ep=plans.ep.astype(np.float64),

@@ -6,6 +6,7 @@ from escala.model.collectives import send_s
 from escala.model.columns import F64
 from escala.model.layers import matmul_backward_ratio
 from escala.model.plan import Plans, Schedule
+from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 from escala.model.slowest import Rank, StepWires
 
@@ -13,17 +14,20 @@ from escala.model.slowest import Rank, StepWires
 def transfer_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
     """Activations between pipeline stages: 2 sends per micro-batch and chunk, (payload / wire + latency).
 
-    Payload = tokens * hidden * 2 bytes, over TP ranks when SP is on or the engine scatters and gathers. All
-    of it is exposed, since forward and backward alternate, but for the share that an engine hides behind
-    another chunk of an interleaved schedule. Source: Narayanan 2021, sections 3.2 and 4.1.
+    Payload = tokens * hidden * bytes of a number, over TP ranks when SP is on or the engine scatters and
+    gathers. All of it is exposed, since forward and backward alternate, but for the share that an engine
+    hides behind another chunk of an interleaved schedule. The share of the port and the fixed time are not
+    those of a measured link. Source: Narayanan 2021, sections 3.2 and 4.1.
     """
-    known = problem.assumptions
+    known, is_measured = problem.assumptions, wires.stage_is_measured
     stack = problem.workload.network.main
     tokens = plans.micro_batch * float(stack.tokens or problem.workload.sequence_tokens) / plans.cp
     is_split = (plans.sp == 1) | problem.engine.time.splits_transfers
-    payload_bytes = tokens * stack.hidden * 2.0 / np.where(is_split, plans.tp, 1)
-    speed, latency = wires.stage_bytes_per_s, wires.stage_latency_s
-    once_s = send_s(payload_bytes, speed * known.transfer_efficiency, latency + known.transfer_latency_s)
+    element_bytes = compute_bytes(plans.precision)
+    payload_bytes = tokens * stack.hidden * element_bytes / np.where(is_split, plans.tp, 1)
+    speed = wires.stage_bytes_per_s * np.where(is_measured, 1.0, known.transfer_efficiency)
+    latency = wires.stage_latency_s + np.where(is_measured, 0.0, known.transfer_latency_s)
+    once_s = send_s(payload_bytes, speed, latency)
     hops = 2.0 * plans.micro_batches * plans.virtual_stages
     exposed = np.where(plans.schedule == Schedule.INTERLEAVED, problem.engine.time.send_exposed, 1.0)
     return np.where(plans.pp > 1, hops * once_s * exposed, 0.0)

@@ -6,14 +6,16 @@ every device has its own port, so ranks inside the domain add their ports.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
-from escala.model.cluster import Cluster
-from escala.model.columns import F64, I64, doublings
+from escala.model.cluster import Cluster, Collective, Link
+from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
+from escala.model.columns import F64, I64, Bool, doublings
+from escala.model.measured import alpha_s, beta_s_per_byte, lines_of
 from escala.model.plan import AXES, PLACEMENTS, Plans
 
 # All-reduce inside the switch (NVLS) pays from 5 ranks on an H200 node; below, NCCL runs its ring.
@@ -24,20 +26,45 @@ _POSITION: Final = np.array([[order.split("-").index(axis) for axis in AXES] for
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wire:
-    """What a group of ranks finds: speed of gathers and of all-reduces per rank, latency of one operation.
+    """What a group of ranks finds: speed and latency of each operation, per rank.
 
     `inside` counts the ranks of the group in the innermost domain; `fast` and `slow` are the speeds inside it
     and over the slowest level crossed for traffic between single pairs; `level` is the outermost level.
+    Without a measurement scatters are as fast as gathers, and `latency_s` is that of each; `hidden_share`,
+    how much of an all-reduce vanishes behind computation, is not a number then.
     """
 
     ranks: F64
     inside: F64
     gather_bytes_per_s: F64
+    scatter_bytes_per_s: F64
     reduce_bytes_per_s: F64
     fast_bytes_per_s: F64
     slow_bytes_per_s: F64
     latency_s: F64
+    scatter_latency_s: F64
+    reduce_latency_s: F64
+    exchange_latency_s: F64
+    hidden_share: F64
     level: I64
+
+    def gather_s(self, payload_bytes: F64, calls: F64 | float = 1.0) -> F64:
+        """All-gather of a payload in so many calls; see `collectives.gather_s`."""
+        return gather_s(payload_bytes, self.ranks, self.gather_bytes_per_s, self.latency_s * calls)
+
+    def scatter_s(self, payload_bytes: F64, calls: F64 | float = 1.0) -> F64:
+        """Reduce-scatter of a payload in so many calls; see `collectives.gather_s`."""
+        return gather_s(payload_bytes, self.ranks, self.scatter_bytes_per_s, self.scatter_latency_s * calls)
+
+    def reduce_s(self, payload_bytes: F64, calls: F64 | float = 1.0) -> F64:
+        """All-reduce of a payload in so many calls; see `collectives.all_reduce_s`."""
+        return all_reduce_s(payload_bytes, self.ranks, self.reduce_bytes_per_s, self.reduce_latency_s * calls)
+
+    def exchange_s(self, payload_bytes: F64, more_latency_s: F64 | float = 0.0) -> F64:
+        """All-to-all of what one rank sends, with a latency that comes on top; see `collectives`."""
+        speeds = self.fast_bytes_per_s, self.slow_bytes_per_s
+        latency_s = self.exchange_latency_s + more_latency_s
+        return all_to_all_s(payload_bytes, self.ranks, self.inside, *speeds, latency_s)
 
     def take(self, rows: I64) -> "Wire":
         """The links of the given rows."""
@@ -95,6 +122,7 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
     link latency * log2(domains joined).
     Source: hierarchical bounds of nccl-tests on 1 and 4 nodes; ports add inside a domain.
     `thinning` divides the members inside a domain when the group takes only every n-th rank of its axes.
+    A group that crosses one level only has the lines that were measured of it, where they were.
     """
     cluster, plans = mesh.cluster, mesh.plans
     step = np.ones(len(plans), np.int64) if thinning is None else thinning
@@ -105,6 +133,7 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
     inside = below
     outermost = np.zeros(len(plans), np.int64)
     slow = np.full(len(plans), np.inf)
+    levels = np.zeros(len(plans), np.int64)
     for level, link in enumerate(cluster.links):
         here = np.minimum(np.maximum(members(mesh, axes, _domain(cluster, level)) // step, 1), ranks)
         crossed = here > below
@@ -115,21 +144,59 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
         reduce = np.where(crossed, np.minimum(reduce, port * share), reduce)
         latency = latency + np.where(crossed, link.latency_s * doublings(here / below), 0.0)
         outermost = np.where(crossed, level, outermost)
+        levels = levels + crossed
         alone = link.bytes_per_s / link.oversubscription * link.gather_efficiency
         slow = np.where(crossed, np.minimum(slow, alone), slow)
         below = here
         inside = here if level == 0 else inside
     fast = cluster.links[0].bytes_per_s * cluster.links[0].gather_efficiency
-    return Wire(
+    found = Wire(
         ranks=ranks.astype(np.float64),
         inside=inside.astype(np.float64),
         gather_bytes_per_s=gather,
+        scatter_bytes_per_s=gather,
         reduce_bytes_per_s=reduce,
         fast_bytes_per_s=np.full(len(plans), fast),
         slow_bytes_per_s=slow,
         latency_s=latency,
+        scatter_latency_s=latency,
+        reduce_latency_s=latency,
+        exchange_latency_s=latency,
+        hidden_share=np.full(len(plans), np.nan),
         level=outermost,
     )
+    for level, link in enumerate(cluster.links):
+        if link.lines:
+            rows = (levels == 1) & (outermost == level) & (found.ranks > 1)
+            found = _measured(found, link, rows, cluster.backend)
+    return found
+
+
+def _measured(found: Wire, link: Link, rows: Bool, backend: str) -> Wire:
+    """The wire with the measured lines of a link in the given rows, as speeds and latencies of the formulas.
+
+    Speed = (ranks - 1) / ranks / beta, of an all-reduce twice that at half its latency.
+    """
+    names = {
+        Collective.ALL_GATHER: (("gather_bytes_per_s",), "latency_s", 1.0),
+        Collective.REDUCE_SCATTER: (("scatter_bytes_per_s",), "scatter_latency_s", 1.0),
+        Collective.ALL_REDUCE: (("reduce_bytes_per_s",), "reduce_latency_s", 2.0),
+        Collective.ALL_TO_ALL: (("fast_bytes_per_s", "slow_bytes_per_s"), "exchange_latency_s", 1.0),
+    }
+    ranks = np.where(rows, found.ranks, 2.0)
+    columns: dict[str, Any] = {}
+    for operation, (speeds, latency, trips) in names.items():
+        if not lines_of(link, operation):
+            continue
+        speed = trips * (ranks - 1.0) / ranks / beta_s_per_byte(link, operation, ranks)
+        for name in speeds:
+            columns[name] = np.where(rows, speed, getattr(found, name))
+        columns[latency] = np.where(
+            rows, alpha_s(link, operation, ranks, backend) / trips, getattr(found, latency)
+        )
+    if link.hidden_share is not None:
+        columns["hidden_share"] = np.where(rows, link.hidden_share, found.hidden_share)
+    return replace(found, **columns)
 
 
 def neighbour_level(mesh: Mesh) -> I64:
@@ -143,9 +210,25 @@ def neighbour_level(mesh: Mesh) -> I64:
 
 
 def neighbour_wire(cluster: Cluster, level: I64) -> tuple[F64, F64]:
-    """Port speed and latency between neighbouring stages, of the outermost level that a pair crosses."""
-    ports = np.array([link.bytes_per_s / link.oversubscription for link in cluster.links])
-    return ports[level], np.array([link.latency_s for link in cluster.links])[level]
+    """Speed and latency between neighbouring stages, on the outermost level that a pair crosses.
+
+    Those of the port, or of the measured line of sends.
+    """
+    found = [_neighbour(link) for link in cluster.links]
+    ports, waits = (np.array(each) for each in zip(*found, strict=True))
+    return ports[level], waits[level]
+
+
+def _neighbour(link: Link) -> tuple[float, float]:
+    sends = lines_of(link, Collective.SEND)
+    if sends:
+        return link.bytes_per_s / sends[-1].wire_ratio, link.latency_s * sends[-1].latency_ratio
+    return link.bytes_per_s / link.oversubscription, link.latency_s
+
+
+def has_sends(cluster: Cluster, level: I64) -> Bool:
+    """Whether sends were measured on the outermost level that a pair of neighbouring stages crosses."""
+    return np.array([bool(lines_of(link, Collective.SEND)) for link in cluster.links])[level]
 
 
 @cache

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from escala.model.assumptions import Assumptions
 from escala.model.cluster import Accelerator, Cluster
-from escala.model.engine import Engine
+from escala.model.engine import Engine, EngineMessages
 from escala.model.own import Own
 from escala.model.workload import Workload
 
@@ -26,3 +26,8 @@ class Problem:
     def accelerator(self) -> Accelerator:
         """The device type of the cluster."""
         return self.cluster.accelerator
+
+    @property
+    def messages(self) -> EngineMessages:
+        """When the engine sends, on the backend that was measured."""
+        return dict(self.engine.messages).get(self.cluster.backend, EngineMessages())

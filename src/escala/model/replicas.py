@@ -1,8 +1,9 @@
 """Seconds that data parallelism adds: gathers of sharded weights, reductions of gradients, what hides."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from escala.model.collectives import all_reduce_s, gather_s
 from escala.model.columns import F64, Bool, soft_maximum
 from escala.model.placement import Wire
 from escala.model.plan import Plans
@@ -16,19 +17,23 @@ def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
 
     Forward: compute beside all-gather; backward: compute beside all-gather (when resharded) and
     reduce-scatter; a share of the traffic never hides. Without resharding weights are gathered once a step.
+    Where the engine does not prefetch, all of it shows.
     Source: published FSDP step times, see assumptions; Zhao 2023 (FSDP), section 3.
     """
     known, time = problem.assumptions, problem.engine.time
+    is_sharded = (plans.zero >= 3) & (plans.shard > 1)
     gather, scatter = _layer_traffic(problem, plans, rank)
     gather, scatter = gather * time.gather_ratio, scatter * time.gather_ratio
     forward, again, scatters = gathers_per_step(problem, plans)
+    if not problem.messages.prefetches:
+        return np.where(is_sharded, gather * (forward + again) + scatter * scatters, 0.0)
     forward_s = rank.forward_s * forward
     ahead_s = soft_maximum(forward_s, gather * forward, known.overlap_norm) - forward_s
     backward_s = rank.backward_s * np.maximum(scatters, np.maximum(again, 1.0))
     traffic_s = gather * again + scatter * scatters
     behind_s = soft_maximum(backward_s, traffic_s, known.overlap_norm) - backward_s
     floor_s = known.overlap_floor * (gather * forward + traffic_s)
-    return np.where((plans.zero >= 3) & (plans.shard > 1), ahead_s + behind_s + floor_s, 0.0)
+    return np.where(is_sharded, ahead_s + behind_s + floor_s, 0.0)
 
 
 def gathers_per_step(problem: Problem, plans: Plans) -> tuple[F64, F64, F64]:
@@ -51,16 +56,21 @@ def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64
     parts, reduced = rank.parts, problem.engine.memory.gradient_bytes
     width = compute_bytes(plans.precision)
     dense, expert = rank.wires.sharding, rank.wires.expert_sharding
-    gather = _gathered_s(rank, dense, width * (parts.dense + parts.ends))
-    gather = gather + _gathered_s(rank, expert, width * parts.expert)
-    scatter = _gathered_s(rank, dense, reduced * parts.trained_dense)
-    return gather, scatter + _gathered_s(rank, expert, reduced * parts.trained_expert)
+    calls = units(problem, rank)
+    gather = _each(dense.gather_s, calls, width * (parts.dense + parts.ends))
+    gather = gather + _each(expert.gather_s, calls, width * parts.expert)
+    scatter = _each(dense.scatter_s, calls, reduced * parts.trained_dense)
+    return gather, scatter + _each(expert.scatter_s, calls, reduced * parts.trained_expert)
 
 
-def _gathered_s(rank: Rank, link: Wire, payload_bytes: F64) -> F64:
-    """One gather a layer: latency of each, payload of all."""
-    latency_s = link.latency_s * rank.layer_counts.sum(axis=1) * (payload_bytes > 0)
-    return gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, latency_s)
+def units(problem: Problem, rank: Rank) -> F64:
+    """Layers, which are gathered and reduced one by one; and the root with both ends, if they are counted."""
+    return np.asarray(rank.layer_counts.sum(axis=1) + problem.messages.counts_ends, np.float64)
+
+
+def _each(seconds: Callable[[F64, F64], F64], calls: F64, payload_bytes: F64) -> F64:
+    """One message a unit: latency of each, payload of all."""
+    return seconds(payload_bytes, calls * (payload_bytes > 0))
 
 
 def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> F64:
@@ -68,35 +78,68 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
 
     ZeRO-0 all-reduces gradients; ZeRO-1 and 2 reduce-scatter them and gather the new weights (PyTorch's
     ZeRO-1 all-reduces and then gathers); HSDP all-reduces shards between groups. It hides behind the last
-    micro-batch's backward (and forward and bubble where the engine overlaps the gather).
-    Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP).
+    micro-batch's backward (and forward and bubble where the engine overlaps the gather), as far as the engine
+    was seen to, or this link was measured to; the last bucket has no backward left to hide behind.
+    Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP), section 3.2.
     """
     time = problem.engine.time
     traffic_s = _replica_traffic(problem, plans, rank)
+    early_s = traffic_s - last_bucket_s(problem, plans, rank)
+    seen = rank.wires.replicas.hidden_share
+    hidden = np.where(np.isnan(seen), time.gradient_hidden, seen)
     repeats = time.reduces_every_micro_batch & (plans.zero == 2)
     window_s = rank.backward_s + np.where(
         time.gradient_window_bubble & (plans.zero >= 1), rank.forward_s, 0.0
     )
     window_s = window_s + np.where(time.gradient_window_bubble, bubble, 0.0)
-    once_s = traffic_s - time.gradient_hidden * np.minimum(traffic_s, window_s)
-    return once_s * np.where(repeats, plans.micro_batches, 1)
+    once_s = traffic_s - hidden * np.minimum(early_s, window_s)
+    return np.asarray(once_s * np.where(repeats, plans.micro_batches, 1), np.float64)
+
+
+def last_bucket_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """All-reduce of the bucket that is full when backward ends: what is left after the first and whole ones.
+
+    All of the traffic where sharded replicas (HSDP) reduce without prefetch; nothing where there are no
+    buckets. Source: Li 2020 (DDP), section 3.2.
+    """
+    known = problem.messages
+    if not known.gradient_bucket_bytes:
+        return np.zeros(len(plans))
+    gradient_bytes = problem.engine.memory.gradient_bytes * rank.parts.trained_dense
+    after_first = np.maximum(gradient_bytes - known.first_bucket_bytes, 0.0)
+    whole = np.maximum(buckets(problem, gradient_bytes) - 2.0, 0.0)
+    last_bytes = np.where(after_first > 0, after_first - whole * known.gradient_bucket_bytes, gradient_bytes)
+    is_late = (plans.zero >= 3) & (not known.prefetches)
+    last_s = rank.wires.replicas.reduce_s(last_bytes)
+    return np.asarray(np.where(is_late, _replica_traffic(problem, plans, rank), last_s), np.float64)
+
+
+def buckets(problem: Problem, gradient_bytes: F64) -> F64:
+    """Messages of one reduction: 1 + (gradients - first bucket) / bucket, rounded up; 1 without buckets."""
+    known = problem.messages
+    if not known.gradient_bucket_bytes:
+        return np.ones_like(gradient_bytes)
+    after_first = np.maximum(gradient_bytes - known.first_bucket_bytes, 0.0)
+    return 1.0 + np.ceil(after_first / known.gradient_bucket_bytes)
 
 
 def _replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
     dense, expert = rank.parts.trained_dense, rank.parts.trained_expert
-    dense_s = _reduce(problem, plans, dense / held_ranks(plans), rank.wires.replicas)
-    expert_s = _reduce(problem, plans, expert / expert_held_ranks(plans), rank.wires.expert_replicas)
+    by_unit = units(problem, rank) if problem.messages.counts_ends else 1.0
+    dense_s = _reduce(problem, plans, dense / held_ranks(plans), rank.wires.replicas, by_unit)
+    expert_held = expert_held_ranks(plans)
+    expert_s = _reduce(problem, plans, expert / expert_held, rank.wires.expert_replicas, by_unit)
     return dense_s + expert_s
 
 
-def _reduce(problem: Problem, plans: Plans, parameters: F64, link: Wire) -> F64:
+def _reduce(problem: Problem, plans: Plans, parameters: F64, link: Wire, by_unit: F64 | float) -> F64:
+    """Reduction of gradients over replicas; sharded ones are reduced unit by unit, others by bucket."""
     width = compute_bytes(plans.precision)
     gradient_bytes = problem.engine.memory.gradient_bytes * parameters
-    reduced_s = all_reduce_s(gradient_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
-    scattered_s = gather_s(gradient_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
-    gathered_s = gather_s(width * parameters, link.ranks, link.gather_bytes_per_s, link.latency_s)
-    stored_bytes = problem.engine.memory.weight_bytes * parameters
-    stored_s = gather_s(stored_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    calls = np.where(plans.zero >= 3, by_unit, buckets(problem, gradient_bytes))
+    reduced_s = link.reduce_s(gradient_bytes, calls)
+    scattered_s, gathered_s = link.scatter_s(gradient_bytes), link.gather_s(width * parameters)
+    stored_s = link.gather_s(problem.engine.memory.weight_bytes * parameters)
     way = [reduces_whole(problem, plans), (plans.zero == 1) | (plans.zero == 2)]
     total_s = np.select(way, [reduced_s + stored_s, scattered_s + gathered_s], reduced_s)
     return np.where(parameters > 0, total_s, 0.0)

@@ -5,12 +5,12 @@ from typing import Final
 
 import numpy as np
 
-from escala.model.columns import F64, I64, distinct
+from escala.model.columns import F64, I64, Bool, distinct
 from escala.model.efficiency import pass_s
 from escala.model.ends import embedding_s, head_s
 from escala.model.layers import LayerTime
 from escala.model.memory import first_of_largest, recompute_share
-from escala.model.placement import Mesh, Wire, neighbour_level, neighbour_wire, wire
+from escala.model.placement import Mesh, Wire, has_sends, neighbour_level, neighbour_wire, wire
 from escala.model.plan import Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards, expert_replicas, expert_shard
@@ -29,6 +29,7 @@ class StepWires:
     expert_replicas: Wire
     stage_bytes_per_s: F64
     stage_latency_s: F64
+    stage_is_measured: Bool
     stage_level: I64
 
 
@@ -50,6 +51,7 @@ def step_wires(problem: Problem, plans: Plans) -> StepWires:
         expert_replicas=wire(mesh, expert_axes, copies, apart * expert_held).take(group),
         stage_bytes_per_s=stage_speed[group],
         stage_latency_s=stage_latency[group],
+        stage_is_measured=has_sends(problem.cluster, stage_level)[group],
         stage_level=stage_level[group],
     )
 

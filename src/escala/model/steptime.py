@@ -12,6 +12,7 @@ import numpy as np
 from escala.model.columns import F64, doublings
 from escala.model.efficiency import memory_bytes_per_s
 from escala.model.layers import LayerTime
+from escala.model.matmuls import Shape
 from escala.model.pipeline import bubble_s, transfer_s
 from escala.model.plan import Plans
 from escala.model.problem import Problem
@@ -19,6 +20,7 @@ from escala.model.replicas import gradient_sync_s, sharding_s
 from escala.model.shards import Shards, sharing
 from escala.model.slowest import Rank, added_s, slowest_rank
 from escala.model.stages import Slots
+from escala.model.traffic import layer_wires, stream_bytes, tensor_sync_s
 
 LAYER_TERMS: Final = (
     "matmul_s",
@@ -69,6 +71,7 @@ def step_time(
     rank = slowest_rank(problem, plans, pairs, parts, layers)
     busy_s = (rank.forward_s + rank.backward_s) * plans.micro_batches
     terms = {name: _over_layers(rank, plans, name) for name in LAYER_TERMS}
+    terms["tensor_parallel_s"] = terms["tensor_parallel_s"] + end_syncs_s(problem, plans, rank)
     terms["head_s"] = rank.head_s * plans.micro_batches
     terms["embedding_s"] = rank.embedding_s * plans.micro_batches
     terms["recompute_s"] = rank.recompute_s * plans.micro_batches
@@ -88,6 +91,23 @@ def _over_layers(rank: Rank, plans: Plans, name: str) -> F64:
     for kind, layer in enumerate(rank.layers):
         total = total + rank.layer_counts[:, kind] * getattr(layer, name)
     return total * plans.micro_batches
+
+
+def end_syncs_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Tensor ranks meet behind the embedding and before the head, and three times for the loss.
+
+    Each end as a layer's part does, the loss with one number a token; where the engine's record counts ends.
+    Source: Megatron-LM section 3 (Shoeybi 2019), messages of a step of PyTorch's loss_parallel.
+    """
+    if not problem.messages.counts_ends:
+        return np.zeros(len(plans))
+    stack, link = problem.workload.network.main, layer_wires(problem, plans).tensor
+    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    once_s = tensor_sync_s(problem, plans, stream_bytes(stack, shape), link)
+    loss_s = link.reduce_s(3.0 * shape.tokens * 4.0, 3.0)
+    has_head = rank.head_s > 0
+    each_s = once_s * (has_head.astype(np.float64) + (rank.embedding_s > 0)) + np.where(has_head, loss_s, 0.0)
+    return np.asarray(each_s * plans.micro_batches, np.float64)
 
 
 def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:

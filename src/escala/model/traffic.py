@@ -1,15 +1,15 @@
 """Seconds of communication inside a layer: tensor, context and expert parallelism, forward and backward."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
 from escala.model.columns import F64, I64
 from escala.model.matmuls import LayerWork, Shape
 from escala.model.network import Attention, Block, Experts, FeedForward, Stack
 from escala.model.placement import Mesh, Wire, wire
 from escala.model.plan import Compile, ContextKind, Dispatcher, Plans
+from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 
 
@@ -50,20 +50,20 @@ def tensor_syncs(block: Block) -> int:
 
 
 def stream_bytes(stack: Stack, shape: Shape) -> F64:
-    """The hidden stream of one micro-batch on one context rank, in 16 bit: tokens * hidden * 2."""
-    return shape.tokens * stack.hidden * 2.0
+    """The hidden stream of one micro-batch on one context rank: tokens * hidden * bytes of a number."""
+    return shape.tokens * stack.hidden * shape.element_bytes
 
 
 def context_bytes(part: Attention, shape: Shape) -> tuple[F64, F64]:
     """What context ranks exchange for one attention: keys and values of all ranks, or heads of one rank.
 
-    Whole: tokens * cp * (k + v) * 2 / tp. One rank's queries, keys, values and outputs: tokens * (q + k + v +
-    out) * 2 / tp.
+    Whole: tokens * cp * (k + v) * bytes / tp. One rank's queries, keys, values and outputs: tokens * (q + k +
+    v + out) * bytes / tp, bytes of a number.
     """
     key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
     query_out = part.heads * (part.head_dim + part.value_head_dim)
-    whole_bytes = shape.tokens * shape.cp * key_value / shape.tp * 2.0
-    return whole_bytes, shape.tokens * (query_out + key_value) / shape.tp * 2.0
+    whole_bytes = shape.tokens * shape.cp * key_value / shape.tp * shape.element_bytes
+    return whole_bytes, shape.tokens * (query_out + key_value) / shape.tp * shape.element_bytes
 
 
 def tensor_parallel_s(
@@ -71,16 +71,27 @@ def tensor_parallel_s(
 ) -> Sides:
     """One all-reduce (or all-gather and reduce-scatter with SP) after each attention and feed-forward.
 
-    SP gathers the input again in backward: 1.25 times the traffic. Exposed by the engine's share, less when
-    compiled (asynchronous TP). Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
+    SP gathers the input again in backward where the engine keeps a part of it: 1.25 times the traffic.
+    Exposed by the engine's share, less when compiled (asynchronous TP).
+    Source: Shoeybi 2019, Korthikanti 2022 section 4.2.
     """
-    syncs, payload_bytes = tensor_syncs(block), stream_bytes(stack, shape)
-    reduced_s = all_reduce_s(payload_bytes, link.ranks, link.reduce_bytes_per_s, link.latency_s)
-    gathered_s = 2.0 * gather_s(payload_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
+    payload_bytes = stream_bytes(stack, shape)
+    once_s = tensor_sync_s(problem, plans, payload_bytes, link) * tensor_syncs(block)
+    gathered_s, pair_s = link.gather_s(payload_bytes), _pair_s(payload_bytes, link)
+    again = np.divide(gathered_s, pair_s, out=np.zeros_like(pair_s), where=pair_s > 0)
+    again = np.where((plans.sp == 1) & problem.messages.gathers_input_again, again, 0.0)
+    return Sides(forward_s=once_s, backward_s=once_s * (1.0 + again))
+
+
+def tensor_sync_s(problem: Problem, plans: Plans, payload_bytes: F64, link: Wire) -> F64:
+    """Tensor ranks meet once: an all-reduce, with SP an all-gather and a reduce-scatter; what shows of it."""
     time = problem.engine.time
     exposed = np.where(plans.compile != Compile.OFF, time.compiled_tensor_exposed, time.tensor_exposed)
-    once_s = np.where(plans.sp == 1, gathered_s, reduced_s) * syncs * exposed
-    return Sides(forward_s=once_s, backward_s=once_s * np.where(plans.sp == 1, 1.5, 1.0))
+    return np.where(plans.sp == 1, _pair_s(payload_bytes, link), link.reduce_s(payload_bytes)) * exposed
+
+
+def _pair_s(payload_bytes: F64, link: Wire) -> F64:
+    return link.gather_s(payload_bytes) + link.scatter_s(payload_bytes)
 
 
 def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shape, link: Wire) -> Sides:
@@ -95,11 +106,10 @@ def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shap
         if not isinstance(part, Attention):
             continue
         whole_bytes, local_bytes = context_bytes(part, shape)
-        gathered_s = gather_s(whole_bytes, link.ranks, link.gather_bytes_per_s, link.latency_s)
-        sent_s = all_to_all_s(
-            local_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, link.latency_s
+        sent_s = np.where(
+            plans.cp_kind == ContextKind.ULYSSES, link.exchange_s(local_bytes), link.gather_s(whole_bytes)
         )
-        total_s = total_s + np.where(plans.cp_kind == ContextKind.ULYSSES, sent_s, gathered_s)
+        total_s = total_s + sent_s
     once_s = total_s * problem.engine.time.context_exposed
     return Sides(forward_s=once_s, backward_s=2.0 * once_s)
 
@@ -114,13 +124,12 @@ def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerW
     if work.dispatched_tokens is None:
         zero = np.zeros(len(plans))
         return Sides(forward_s=zero, backward_s=zero)
-    payload_bytes = work.dispatched_tokens * stack.hidden * 2.0
+    payload_bytes = work.dispatched_tokens * stack.hidden * compute_bytes(plans.precision)
     leaves = link.inside < link.ranks
-    latency_s = link.latency_s + np.where(leaves, problem.assumptions.expert_latency_s * link.ranks, 0.0)
-    exchanged_s = all_to_all_s(
-        payload_bytes, link.ranks, link.inside, link.fast_bytes_per_s, link.slow_bytes_per_s, latency_s
-    )
-    gathered_s = gather_s(payload_bytes * link.ranks, link.ranks, link.gather_bytes_per_s, latency_s)
+    more_s = np.where(leaves, problem.assumptions.expert_latency_s * link.ranks, 0.0)
+    exchanged_s = link.exchange_s(payload_bytes, more_s)
+    late = replace(link, latency_s=link.latency_s + more_s)
+    gathered_s = late.gather_s(payload_bytes * link.ranks)
     once_s = np.where(plans.dispatcher == Dispatcher.ALL_GATHER, gathered_s, exchanged_s)
     side_s = 2.0 * once_s * problem.engine.time.expert_exposed
     return Sides(forward_s=side_s, backward_s=side_s)

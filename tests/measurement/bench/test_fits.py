@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escala.measurement.bench.fits import line, line_fit, overlap
+from escala.measurement.bench.fits import line, line_fit, near_mean, overlap, typical_line
 
 SIZES = (1024.0, 1048576.0, 268435456.0)
 
@@ -56,6 +56,25 @@ def test_the_interval_holds_the_value_and_nothing_is_below_zero(samples: list[li
     assert fit is not None
     for each in (fit.alpha_s, fit.beta_s_per_byte):
         assert 0 <= each.low <= each.value <= each.high
+
+
+def test_the_typical_line_goes_through_means_of_what_was_not_disturbed():
+    # two ways to run, 1 and 2 ms, once each; 9 ms is more than three times the best
+    assert near_mean([1e-3, 2e-3, 9e-3]) == pytest.approx(1.5e-3, rel=1e-12)
+
+
+def test_the_typical_line_is_that_of_the_smallest_and_the_two_largest_sizes():
+    # 1.5 ms for a small message; 3.5 and 6.5 ms for 1,000 and 3,000 bytes: 2 + 5 ms more for 4,000 bytes
+    points = {10.0: [1e-3, 2e-3, 9e-3], 100.0: [7e-3], 1000.0: [3.5e-3], 3000.0: [6.5e-3]}
+    fit = line_fit("network", "all-gather", 2, points)
+
+    assert typical_line(points) == pytest.approx((1.5e-3, 7e-3 / 4000), rel=1e-12)
+    assert fit is not None
+    assert (fit.typical_alpha_s, fit.typical_beta_s_per_byte) == typical_line(points)
+
+
+def test_large_messages_that_take_no_longer_have_no_slope():
+    assert typical_line({10.0: [2e-3], 100.0: [1e-3]}) == (2e-3, 0.0)
 
 
 def test_the_line_goes_through_the_least_of_many_repeats():

@@ -8,7 +8,7 @@ import pytest
 
 from escala.errors import InvalidInput
 from escala.measurement.bench.counters import rapl_j, watts
-from escala.measurement.bench.levels import members
+from escala.measurement.bench.levels import members, parts
 from escala.measurement.bench.request import (
     checked_folder,
     checked_kind,
@@ -26,6 +26,12 @@ def test_ranks_of_a_node_follow_each_other_and_rails_join_the_same_place_of_ever
     # two nodes of four
     assert [members("node", rank, 8, 4) for rank in (0, 3, 6)] == [(0, 1, 2, 3), (0, 1, 2, 3), (4, 5, 6, 7)]
     assert [members("network", rank, 8, 4) for rank in (0, 5, 7)] == [(0, 4), (1, 5), (3, 7)]
+
+
+def test_a_level_is_timed_whole_and_in_blocks_of_two_four_and_so_on():
+    assert parts((0, 1, 2, 3)) == ((0, 1, 2, 3), (0, 1), (2, 3))
+    assert parts((0, 2, 4, 6, 8, 10)) == ((0, 2, 4, 6, 8, 10), (0, 2), (4, 6), (8, 10))  # 4 do not divide 6
+    assert (parts((0, 1)), parts((0,))) == (((0, 1),), ())
 
 
 def test_a_line_of_nvidia_smi_in_base_units():

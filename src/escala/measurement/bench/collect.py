@@ -36,6 +36,7 @@ WITHOUT_TORCH: Final = (
     "not installed, so NumPy multiplied and moved;"
     f" {INSTALL} adds attention, a training step, 16-bit formats, GPUs and links between ranks"
 )
+LEVELS: Final = (NODE, NETWORK)
 Slow = Mapping[str, tuple[int, float, list[float]]]
 """For every name: the slowest rank, the best of the fastest rank, the samples of the slowest."""
 
@@ -99,13 +100,14 @@ def record(setting: Setting, power: Power, found: Found, slow: Slow, probes: Seq
 
 
 def lines(found: Found, slow: Slow) -> tuple[LineFit, ...]:
-    """A line for every operation on every level that was timed at two sizes or more."""
-    fits = []
-    for level in (NODE, NETWORK):
-        for operation in OPERATIONS:
-            of = [s for name, s in found.subjects.items() if name.startswith(f"{level} {operation},")]
-            points = {each.payload_bytes or 0.0: slow[each.name][2] for each in of if each.name in slow}
-            fits.append(line_fit(level, operation, of[0].ranks if of else 1, points))
+    """A line for every operation among as many ranks that was timed at two sizes or more, on every level."""
+    points: dict[tuple[str, str, int], dict[float, list[float]]] = {}
+    for subject in found.subjects.values():
+        if subject.operation and subject.name in slow:
+            of = points.setdefault((subject.level, subject.operation, subject.ranks), {})
+            of[subject.payload_bytes or 0.0] = slow[subject.name][2]
+    order = sorted(points, key=lambda key: (LEVELS.index(key[0]), -key[2], OPERATIONS.index(key[1])))
+    fits = [line_fit(*key, points[key]) for key in order]
     return tuple(each for each in fits if each is not None)
 
 
@@ -119,7 +121,7 @@ def _timed(found: Found, slow: Slow) -> tuple[Timed, ...]:
 
 def _overlaps(found: Found, slow: Slow) -> tuple[Overlap, ...]:
     shares = []
-    for level in (NODE, NETWORK):
+    for level in LEVELS:
         names = [f"{level} overlap, {what}" for what in OVERLAP]
         if all(name in slow for name in names):
             payload = found.subjects[names[-1]].payload_bytes or 0.0
@@ -129,11 +131,18 @@ def _overlaps(found: Found, slow: Slow) -> tuple[Overlap, ...]:
 
 def _unreached(found: Found, probes: Sequence[Probe]) -> dict[str, str]:
     """How many things of each part nobody got to before the end."""
-    subjects = [subject for probe in probes if not probe.rests for subject in probe.subjects]
+    worked = [probe for probe in probes if not (probe.rests or probe.is_dear)]
+    subjects = [subject for probe in worked for subject in probe.subjects]
     missing = [s.part for s in subjects if s.name not in found.samples and s.name not in found.skips]
     every = Counter(subject.part for subject in subjects)
     why = "the bench was interrupted" if found.end in (INTERRUPTED, LOST) else "the budget was spent"
     return {part: f"{count} of {every[part]} not reached: {why}" for part, count in Counter(missing).items()}
+
+
+def _dear(probes: Sequence[Probe]) -> str:
+    """How many messages were too large for the budget; empty when none was."""
+    dear = [probe for probe in probes if probe.is_dear]
+    return f"{len(dear)} not timed: one call would take over {dear[0].most_s:.2g} s" if dear else ""
 
 
 def _absent(setting: Setting, power: Power, devices: int, probes: Sequence[Probe]) -> dict[str, str]:
@@ -144,6 +153,7 @@ def _absent(setting: Setting, power: Power, devices: int, probes: Sequence[Probe
     reasons = {
         "PyTorch": WITHOUT_TORCH if is_plain else "",
         "network": "" if "network" in parts or is_plain else ALONE,
+        "large messages": _dear(probes),
         "transfer": "" if "transfer" in parts else "host and device memory are one",
         "storage": "" if "storage" in parts else f"no room for 256 MiB in {setting.request.folder}",
         "loader workers": "timed with one rank only" if setting.ranks.size > 1 else "",

@@ -1,6 +1,7 @@
 """A line through times of messages: alpha + beta * bytes, with an interval. Knows no clock and no network."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -8,6 +9,8 @@ import numpy as np
 from escala.formats.bench_record import Fit, LineFit, Overlap
 
 FOLDS: Final = 5
+NEAR: Final = 3.0
+"""Times the best: slower samples were disturbed; algorithms themselves differ less from call to call."""
 Points = Mapping[float, Sequence[float]]
 """Seconds of every repeat by payload in bytes."""
 
@@ -41,6 +44,7 @@ def line_fit(level: str, operation: str, ranks: int, points: Points) -> LineFit 
     sizes = sorted(points)
     alpha, beta = _through(sizes, points)
     some = [_through(sizes, fold) for fold in _folds(points)]
+    typical = typical_line(points)
     return LineFit(
         level=level,
         operation=operation,
@@ -49,7 +53,27 @@ def line_fit(level: str, operation: str, ranks: int, points: Points) -> LineFit 
         alpha_s=_fit(alpha, [each for each, _ in some]),
         beta_s_per_byte=_fit(beta, [each for _, each in some]),
         worst_error=max(abs((alpha + beta * size) / min(points[size]) - 1.0) for size in sizes),
+        typical_alpha_s=typical[0],
+        typical_beta_s_per_byte=typical[1],
     )
+
+
+def typical_line(points: Points) -> tuple[float, float]:
+    """Alpha: what the smallest message takes. Beta: what more the two largest take, over their bytes.
+
+    Of means near the best, since an algorithm may run in several ways, as gloo's between two ranks does. In
+    between no line is true: buffers on the way let small messages through, and algorithms change.
+    """
+    sizes = sorted(points)
+    alpha = near_mean(points[sizes[0]])
+    largest = {size: max(near_mean(points[size]) - alpha, 0.0) for size in sizes[-2:]}
+    return alpha, sum(largest.values()) / sum(largest)
+
+
+def near_mean(samples: Sequence[float]) -> float:
+    """Mean of the samples within three times the best."""
+    best = min(samples)
+    return fmean(sample for sample in samples if sample <= NEAR * best)
 
 
 def overlap(

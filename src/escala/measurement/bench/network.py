@@ -16,9 +16,12 @@ from escala.measurement.bench.shapes import OVERLAP
 from escala.units import show_bytes
 
 SIZES_BYTES: Final = tuple(2**power for power in range(10, 29, 2))
+GROWTH: Final = 4.0
 MOST_SHARE: Final = 1 / 8
 FLOAT_BYTES: Final = 4
 SLICE_S: Final = 0.15
+MOST_CALL_SHARE: Final = 1 / 40
+"""Of the budget for one call: larger messages over slow links would leave no time for anything else."""
 OVERLAP_BYTES: Final = {"cpu": 4 * 2**20, "cuda": 64 * 2**20}
 OVERLAP_SIDE: Final = {"cpu": 256, "cuda": 4096}
 # Names before and from torch 2.13 on.
@@ -46,28 +49,38 @@ class Buffers:
         return self._pair[0][:floats], self._pair[1][:floats]
 
 
-def network_probes(device: Device, ranks: Ranks) -> Iterator[Probe]:
-    """Every operation on every level in rising sizes, all groups of a level at once."""
-    buffers = Buffers(device)
+def network_probes(device: Device, ranks: Ranks, budget_s: float) -> Iterator[Probe]:
+    """Every operation on every level in rising sizes, all groups of as many ranks at once.
+
+    Sends are between neighbours whatever the group, so they are timed once a level.
+    """
+    buffers, before = Buffers(device), dict[tuple[int, str], Probe]()
     for size in SIZES_BYTES:
-        for group in ranks.groups:
-            if size <= buffers.most_bytes:
-                yield from (_collective(device, buffers, group, operation, size) for operation in OPERATIONS)
+        for number, group in enumerate(ranks.groups):
+            for operation in OPERATIONS:
+                if size > buffers.most_bytes or (operation == SEND and not group.is_whole):
+                    continue
+                probe = _collective(device, buffers, group, operation, size)
+                probe.smaller, probe.most_s = before.get((number, operation)), MOST_CALL_SHARE * budget_s
+                before[number, operation] = probe
+                yield probe
 
 
 def overlap_probes(device: Device, ranks: Ranks) -> Iterator[Probe]:
     """Products alone, an all-reduce alone, both at once, on every level."""
-    yield from (_overlap(device, ranks, group) for group in ranks.groups)
+    yield from (_overlap(device, ranks, group) for group in ranks.groups if group.is_whole)
 
 
 def _collective(device: Device, buffers: Buffers, group: Group, operation: str, size: int) -> Probe:
     count = len(group.members)
     floats = max(size // FLOAT_BYTES // count, 1) * count
+    among = "" if group.is_whole else f" of {count}"
     subject = Subject(
         part="network",
-        name=f"{group.level} {operation}, {show_bytes(size)}",
+        name=f"{group.level} {operation}{among}, {show_bytes(size)}",
         dtype="fp32",
         level=group.level,
+        operation=operation,
         ranks=count,
         payload_bytes=float(floats * FLOAT_BYTES),
     )
@@ -77,7 +90,7 @@ def _collective(device: Device, buffers: Buffers, group: Group, operation: str, 
         work = _works(operation, group, there, back)
         return timing(work, device.wait, trips=2 if operation == SEND else 1)(probe)
 
-    return Probe(subjects=(subject,), make=make, is_joint=True, slice_s=SLICE_S)
+    return Probe(subjects=(subject,), make=make, is_joint=True, slice_s=SLICE_S, growth=GROWTH)
 
 
 def _works(operation: str, group: Group, there: Any, back: Any) -> Callable[[], object]:

@@ -1,5 +1,6 @@
 """One probe: something to do again and again, and its seconds. Knows the clock, no part of the bench."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ class Probe:
     as often as each can in its slice. `calls` are those of one sample, for work shorter than a millisecond;
     `last_s` is what the last round took.
     One that rests does nothing: every rank has the same probes, so that all go on together.
+    `smaller` is the same work with `growth` times fewer bytes: where that tells that one call takes longer
+    than `most_s`, the probe is dear and rests too.
     """
 
     subjects: tuple[Subject, ...]
@@ -35,27 +38,48 @@ class Probe:
     is_joint: bool = False
     slice_s: float = SLICE_S
     rests: bool = False
+    smaller: "Probe | None" = None
+    growth: float = 1.0
+    most_s: float = math.inf
     calls: int = 1
     cost_s: float = 0.0
     last_s: float = 0.0
     _sample: Sample | None = field(default=None, repr=False)
+    _warmed: list[tuple[float, ...]] = field(default_factory=list, repr=False)
 
     def round(self, ranks: Ranks) -> list[tuple[float, ...]]:
         """The samples of one round; the first round also warms up and finds how many calls make one."""
-        if self.rests:
+        if self.rests or self.is_dear:
             return []
         share, began = 1.0 if self._sample is not None else FIRST_SHARE, time.perf_counter()
         if self._sample is None:
             self._sample = self._warm(self.make(self), ranks)
         repeat = self._equally if self.is_joint else self._freely
-        found = repeat(self._sample, share * self.slice_s)
+        found = [*self._warmed, *repeat(self._sample, share * self.slice_s)]
+        self._warmed = []
         self.last_s = time.perf_counter() - began
         return found
 
+    @property
+    def is_dear(self) -> bool:
+        """Whether one call would take too long, going by the smaller work."""
+        return self.expected_s > self.most_s
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds of one call, going by the smaller work as far as it is known; 0 where there is none."""
+        if self.smaller is None:
+            return 0.0
+        known_s = self.smaller.cost_s / self.smaller.calls
+        return self.growth * (known_s or self.smaller.expected_s)
+
     def _warm(self, sample: Sample, ranks: Ranks) -> Sample:
         agreed_s = self._agreed(sum(sample()), ranks)
-        if agreed_s < SLOW_S:
-            agreed_s = self._agreed(sum(sample()), ranks)
+        is_cold = self.growth > 1.0 and self.expected_s < SLOW_S  # a first message may open connections
+        if agreed_s < SLOW_S or is_cold:
+            second = sample()
+            agreed_s = self._agreed(sum(second), ranks)
+            self._warmed = [second] if agreed_s >= LEAST_SAMPLE_S else []  # long enough to count
         self.calls = max(1, min(MOST_CALLS, round(LEAST_SAMPLE_S / max(agreed_s, 1e-9))))
         self.cost_s = max(agreed_s * self.calls, 1e-9)
         return sample

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from escala.errors import InvalidInput
 from escala.formats.bench_record import NETWORK, NODE
-from escala.measurement.bench.levels import members
+from escala.measurement.bench.levels import members, parts
 from escala.measurement.bench.request import is_launched
 
 PATIENCE: Final = timedelta(seconds=60)
@@ -19,12 +19,13 @@ BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Ranks that talk over one link level; `members` are their numbers among all."""
+    """Ranks that talk over one link level, by their numbers; `is_whole` if there are no others on it."""
 
     level: str
     members: tuple[int, ...]
     place: int
     handle: Any
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +100,11 @@ def _groups(rank: int, size: int, local_size: int, levels: tuple[str, ...]) -> t
 
     mine: list[Group] = []
     for level in levels:
-        every = sorted({members(level, each, size, local_size) for each in range(size)})
-        for ranks in every:
-            handle = dist.new_group(list(ranks), timeout=PATIENCE) if len(ranks) > 1 else None
-            if handle is not None and rank in ranks:
-                place = ranks.index(rank)
-                mine.append(Group(level=level, members=ranks, place=place, handle=handle))
+        whole = {members(level, each, size, local_size) for each in range(size)}
+        every = {part for each in whole for part in parts(each)}
+        for ranks in sorted(every, key=lambda part: (len(part), part)):
+            handle = dist.new_group(list(ranks), timeout=PATIENCE)
+            if rank in ranks:
+                place, is_whole = ranks.index(rank), ranks in whole
+                mine.append(Group(level=level, members=ranks, place=place, handle=handle, is_whole=is_whole))
     return tuple(mine)

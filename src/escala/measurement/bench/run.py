@@ -48,14 +48,14 @@ def _measured(request: Request, kind: str, ranks: Ranks, progress: Progress) -> 
     reserve_s = min(RESERVE_S, RESERVE_SHARE * request.budget_s)
     with stoppable() as stop, tempfile.TemporaryDirectory(dir=request.folder) as folder:
         counted = power(device, ranks)
-        probes = _probes(device, ranks, Path(folder))
+        probes = _probes(device, ranks, Path(folder), request.budget_s)
         deadline_s = request.started_s + request.budget_s - reserve_s
         found = run_rounds(probes, ranks, deadline_s, stop, progress)
         everything = gathered(found, ranks)
     return record(setting, counted, found, everything, probes) if ranks.rank == 0 else None
 
 
-def _probes(device: Device, ranks: Ranks, folder: Path) -> Sequence[Probe]:
+def _probes(device: Device, ranks: Ranks, folder: Path, budget_s: float) -> Sequence[Probe]:
     """Every probe in the order of a round, the same in every rank; storage works in one rank of a node."""
     rests = ranks.local_rank > 0
     storage = [
@@ -65,10 +65,10 @@ def _probes(device: Device, ranks: Ranks, folder: Path) -> Sequence[Probe]:
     ]
     if device.library == NUMPY:
         return [*plain_probes(device), *storage]
-    return list(_torch_probes(device, ranks, storage))
+    return list(_torch_probes(device, ranks, storage, budget_s))
 
 
-def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe]) -> Iterator[Probe]:
+def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe], budget_s: float) -> Iterator[Probe]:
     from escala.measurement.bench.memory import stream_probes, transfer_probes
     from escala.measurement.bench.network import network_probes, overlap_probes
     from escala.measurement.bench.operations import operation_probes
@@ -84,5 +84,5 @@ def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe]) -> Ite
     # a worker would hold the connections of a rank open
     yield from worker_probes(device.threads or usable_cores(host_facts()), rests=ranks.size > 1)
     yield from overlap_probes(device, ranks)
-    yield from network_probes(device, ranks)
+    yield from network_probes(device, ranks, budget_s)
     yield from step_probes(device)  # its first optimizer loads more of torch, for seconds

@@ -21,6 +21,7 @@ class Subject:
     dtype: str = ""
     shape: tuple[int, ...] = ()
     level: str = ""
+    operation: str = ""
     ranks: int = 1
     flop: float | None = None
     payload_bytes: float | None = None
