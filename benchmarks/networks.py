@@ -18,7 +18,7 @@ from netlab.hosts import missing
 from netlab.truth import Row, Setting, compared, median_error
 
 GRID = ("2x100", "2x200", "4x100", "4x200", "2x100x5", "4x100x5")
-BENCH_S = {2: 40.0, 4: 60.0}
+BENCH_S = {2: 50.0, 4: 70.0}
 FAMILIES = {
     "replicas (DDP)": (("ddp",), False),
     "shards (FSDP2, HSDP)": (("fsdp", "hsdp"), False),
