@@ -64,6 +64,7 @@ def kept(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Kept:
 def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
     """Norms + parts, in bytes at 16-bit precision; each norm also keeps 4 bytes of statistics a token."""
     stream = shape.split_tokens * stack.hidden
+    inputs = shape.tokens * stack.hidden if problem.engine.memory.keeps_gathered_inputs else stream
     cast = autocasts(problem, plans)
     norm_bytes = _norm_bytes(problem, block, cast, plans.compile != Compile.OFF)
     total = block.norms * (norm_bytes * stream + 4.0 * shape.split_tokens)
@@ -71,7 +72,7 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     if _quantised_input_bytes(problem) > 2.0:
         total = total + (_quantised_input_bytes(problem) - 2.0) * _inputs(block, stack, shape)
     for part in block.parts:
-        total = total + _input_bytes(problem, part, cast) * stream
+        total = total + _input_bytes(problem, part, cast) * inputs
         total = total + _part(problem, plans, part, stack.hidden, shape)
         if problem.engine.memory.keeps_scaled_inputs and not drops_inputs(problem):
             total = total - _saved_by_scaling(plans, part, stack.hidden, shape)

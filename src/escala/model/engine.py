@@ -103,6 +103,9 @@ class EngineMemory:
     see, `communicator_bytes` the buffers of each group of ranks; `slack` the share that the allocator adds.
     `routed_bytes` is kept for each hidden element of a routed token, beside the inner tensors of its expert;
     `keeps_scaled_inputs` says that linear maps keep their inputs in the scaled format they multiply in.
+    `keeps_gathered_inputs`: with sequence parallelism linear maps keep their whole input, not a part of it to
+    gather again. `units_at_loss` counts the gathered layer at the loss as well: it is freed by then, but its
+    blocks are too small for the logits and stay reserved.
     `pins_fused_qkv`: one saved view keeps the fused output of query, key and value.
     `flat_step` says that step temporaries are one block, which no freed block can hold; `varied_length_ratio`
     what the allocator holds for a loss of varying length, over the longest. `keeps_stage_outputs` says that
@@ -124,6 +127,7 @@ class EngineMemory:
     live_parameters: float
     gathering: Gathering
     gathered_in_backward_bytes: float
+    units_at_loss: bool
     loss_bytes: float
     compiled_loss_bytes: float
     fused_loss_bytes: float
@@ -136,6 +140,7 @@ class EngineMemory:
     plain_tensors: float
     routed_bytes: float
     keeps_scaled_inputs: bool
+    keeps_gathered_inputs: bool
     expands_kv: bool
     pins_fused_qkv: bool
     score_bytes: float

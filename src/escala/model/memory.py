@@ -20,7 +20,7 @@ from escala.model.plan import Compile, Offload, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards
 from escala.model.stages import Slots, in_flight
-from escala.model.states import bucket_bytes, gathered_bytes, init_copy_bytes, states, step_bytes
+from escala.model.states import bucket_bytes, gathered_bytes, init_copy_bytes, states, step_bytes, unit_bytes
 
 NINTH_DECILE: Final = 1.2815515655446004
 """Standard deviations below which nine tenths of a normal distribution lie."""
@@ -253,7 +253,8 @@ def _phases(
     states = kinds.weights_bytes + kinds.optimizer_bytes
     early = np.where(early_gradients(problem, plans)[pairs.row], kinds.gradients_bytes, 0.0)
     running = states + kinds.gathered_bytes + kinds.buckets_bytes
-    loss = running + early + kinds.activations_bytes + kinds.logits_bytes
+    absent = 0.0 if problem.engine.memory.units_at_loss else unit_bytes(problem, plans, pairs, parts)
+    loss = running - absent + early + kinds.activations_bytes + kinds.logits_bytes
     held = kinds.activations_bytes * _after_loss(pairs, flights)
     backward = running + kinds.gradients_bytes + held + kinds.working_bytes
     return Phases(

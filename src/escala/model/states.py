@@ -112,17 +112,37 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
     if engine.gathering is Gathering.SUBGROUPS:
         held = width * np.minimum(engine.live_parameters, parts.total)
         return np.where(plans.zero[take] >= 3, held, 0.0)
-    reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
-    resharded = (2 * width + reduced) * parts.largest + width * parts.ends
     if engine.gathering is Gathering.MATRICES:
+        reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
         resharded = (2 * width + reduced) * np.maximum(
             largest_matrix(problem.workload.network, plans)[take], parts.ends / 2
         )
-    whole = width * parts.total + reduced * parts.largest
+        whole = width * parts.total + reduced * parts.largest
+    else:
+        unit = unit_bytes(problem, plans, pairs, parts)
+        resharded = unit + width * parts.ends
+        whole = width * parts.total + unit
     sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1)
     held = np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
     is_quantised = problem.workload.method is Method.QLORA
     return held + dequantised_bytes(problem, plans)[take] if is_quantised else held
+
+
+def unit_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
+    """The layer at work, gathered: 10 bytes * largest layer when resharded, else 6; 0 where none is sharded.
+
+    Current and prefetched weights, 16-bit gradients and the fp32 input of their reduce-scatter.
+    Source: traces of FSDP2 in torch 2.13.
+    """
+    engine, take = problem.engine.memory, pairs.row
+    width = compute_bytes(plans.precision[take])
+    if problem.workload.is_frozen:
+        width = np.minimum(width, base_weight_bytes(problem.workload) or width)
+    reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
+    is_sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1) & (engine.gathering is Gathering.LAYERS)
+    return np.where(
+        is_sharded, (np.where(plans.reshard[take] == 1, 2 * width, 0.0) + reduced) * parts.largest, 0.0
+    )
 
 
 def dequantised_bytes(problem: Problem, plans: Plans) -> F64:
