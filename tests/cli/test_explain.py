@@ -47,10 +47,10 @@ def test_every_term_has_a_formula(story: Explained):
 
 
 def test_trace_is_a_chrome_trace(run, planned: Path, tmp_path: Path):
-    result = run("explain", "--trace", "trace.json")
+    result = run("explain", "--timeline", "timeline.json")
 
-    assert result.err == "wrote trace.json\n"
-    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"] != []
+    assert result.err == "wrote timeline.json\n"
+    assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"] != []
 
 
 def test_without_a_last_run_the_error_says_what_to_do(run):

@@ -23,16 +23,26 @@ from escala.measurement.job import record as job_record
 from escala.measurement.job import spread as job_spread
 from escala.measurement.profile import record as profile_record
 from escala.measurement.sampling import sample, usage
+from escala.measurement.tracing import beside
 from escala.measurement.watch import findings, watched
 from escala.model import own
 from escala.model.plan import CHOICES
-from escala.report import answer, catalog_view, doctor, explain_view, operations_view, validate_view
+from escala.report import (
+    answer,
+    catalog_view,
+    doctor,
+    explain_view,
+    operations_view,
+    trace_view,
+    validate_view,
+)
 from escala.report.planwords import FIXABLE, words
 
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
     *(answer, explain_view, catalog_view, doctor, validate_view, operations_view),
+    *(trace_view, beside),
     *(bench_record, ladder),
     *(runrecord, verify),
     *(calibration_record, own),

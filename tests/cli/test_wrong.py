@@ -306,7 +306,7 @@ def test_a_file_that_cannot_be_written(run, planned: Path, name: str, verb: str)
         make(Path(name))
     before = sorted(Path().iterdir())
 
-    words = ["gpt2", *EIGHT, "-o", name] if verb == "plan" else ["--trace", name]
+    words = ["gpt2", *EIGHT, "-o", name] if verb == "plan" else ["--timeline", name]
 
     is_refused(run(verb, *words), said)
     assert sorted(Path().iterdir()) == before
@@ -325,20 +325,20 @@ def test_a_folder_that_refuses_drafts_keeps_the_old_file(
 
     monkeypatch.setattr(Path, "replace", refuse)
 
-    is_refused(run("explain", "--trace", "plan.json"), said)
+    is_refused(run("explain", "--timeline", "plan.json"), said)
     assert planned.read_text() == before
     assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_device_is_written_and_not_replaced(run, planned: Path):
-    assert run("explain", "--trace", os.devnull).code == 0
+    assert run("explain", "--timeline", os.devnull).code == 0
     assert Path(os.devnull).is_char_device()
 
 
 def test_a_link_is_followed_and_stays(run, planned: Path):
     Path("link.json").symlink_to("target.json")
 
-    assert run("explain", "--trace", "link.json").code == 0
+    assert run("explain", "--timeline", "link.json").code == 0
     assert Path("link.json").is_symlink()
     assert "traceEvents" in Path("target.json").read_text()
 
@@ -348,16 +348,16 @@ def test_a_plan_that_cannot_run_has_no_trace(run, planned: Path):
     document["plan"]["dp"] = 7
     planned.write_text(json.dumps(document))
 
-    result = run("explain", "plan.json", "--trace", "trace.json")
+    result = run("explain", "plan.json", "--timeline", "timeline.json")
 
-    assert (result.code, Path("trace.json").exists()) == (1, False)
+    assert (result.code, Path("timeline.json").exists()) == (1, False)
     assert "wrote nothing: the plan cannot be run" in result.err
 
 
 def test_a_trace_that_no_viewer_opens_is_refused(run):
     assert run("plan", "gpt2", "--gpus", "1", "--gpu", "h100-sxm", "--global-batch", "1000000000").code == 0
 
-    is_refused(run("explain", "--trace", "trace.json"), "tasks and at most 2,000,000 are drawn")
+    is_refused(run("explain", "--timeline", "timeline.json"), "tasks and at most 2,000,000 are drawn")
 
 
 @pytest.mark.parametrize("name", ["", "plan.json", "plan.json/x", "loop"])

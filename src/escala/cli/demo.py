@@ -130,9 +130,9 @@ def _show(screen: "Console", folder: Path, budget: float, documents: tuple[Any, 
 
 def _write(asked: "Asked", folder: Path) -> list[str]:
     """plan.json and trace.json of the recommended plan."""
-    from escala.report.saved import plan_file, save_plan, save_trace
+    from escala.report.saved import plan_file, save_plan, save_timeline
 
     file = plan_file(asked)
     save_plan(asked, str(folder / "plan.json"))
-    save_trace(file, file.recommended, str(folder / "trace.json"))
+    save_timeline(file, file.recommended, str(folder / "trace.json"))
     return [str(folder / "plan.json"), str(folder / "trace.json")]

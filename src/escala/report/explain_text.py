@@ -26,6 +26,7 @@ from escala.report.layout import (
     width_of,
 )
 from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, seconds
+from escala.report.trace_text import print_trace
 from escala.units import percent
 
 SHOWN_SHARE: Final = 0.0005
@@ -43,6 +44,8 @@ def print_explained(console: Console, given: Explained) -> None:
     print_waterfall(console, given)
     print_terms(console, given)
     print_memory(console, given)
+    if given.trace is not None:
+        print_trace(console, given.trace)
     print_others(console, given)
     print_changes(console, given)
     width = room(console)

@@ -23,6 +23,7 @@ from escala.report.planfile import PlanFile
 from escala.report.problem_view import calibration_view, cluster_view, doubt, workload_view
 from escala.report.reasons import against
 from escala.report.rules import repairs
+from escala.report.trace_view import TraceView
 from escala.report.view import Asked, family_views
 
 EXPLAIN_SCHEMA: Final = "escala/explain@1"
@@ -100,6 +101,7 @@ class Explained:
     tie_share: float
     calibration: CalibrationView
     doubt: str
+    trace: TraceView | None = None
 
 
 def explained(file: PlanFile, row: int) -> Explained:

@@ -74,12 +74,12 @@ def refuse_impossible(problem: Problem, plans: tuple[Plan, ...], where: str) -> 
         _refuse_plan(plan, f"{where}: plan")
 
 
-def refuse_long_trace(plan: Plan) -> None:
+def refuse_long_timeline(plan: Plan) -> None:
     """Refuse to draw more tasks than a viewer opens."""
     tasks = 2 * plan.pp * plan.virtual_stages * plan.micro_batches
     if tasks > MOST_TASKS:
         raise InvalidInput(
-            f"a trace of this plan has {tasks:,} tasks and at most {MOST_TASKS:,} are drawn; "
+            f"a timeline of this plan has {tasks:,} tasks and at most {MOST_TASKS:,} are drawn; "
             "plan with a smaller --global-batch"
         )
 

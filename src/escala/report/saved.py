@@ -10,7 +10,7 @@ import msgspec
 from escala.errors import InvalidInput
 from escala.planning.timeline import timeline
 from escala.planning.trace import trace
-from escala.report.limits import refuse_long_trace
+from escala.report.limits import refuse_long_timeline
 from escala.report.plan_view import plan_view
 from escala.report.planfile import PlanFile, Searched, read_plan, write_last, write_plan
 from escala.report.view import Asked
@@ -56,9 +56,9 @@ def save_plan(asked: Asked, path: str) -> None:
     write_plan(plan_file(asked), Path(path))
 
 
-def save_trace(file: PlanFile, row: int, path: str) -> None:
+def save_timeline(file: PlanFile, row: int, path: str) -> None:
     """Write one step of a plan, task by task."""
-    refuse_long_trace(file.plans[row])
+    refuse_long_timeline(file.plans[row])
     write_whole(Path(path), msgspec.json.encode(trace(timeline(file.problem, file.plans[row]))))
 
 
