@@ -46,11 +46,30 @@ def test_every_term_has_a_formula(story: Explained):
     assert [term.name for term in story.terms if len(term.formula) < 10] == []
 
 
-def test_trace_is_a_chrome_trace(run, planned: Path, tmp_path: Path):
+def test_a_timeline_is_a_chrome_trace(run, planned: Path, tmp_path: Path):
     result = run("explain", "--timeline", "timeline.json")
 
     assert result.err == "wrote timeline.json\n"
     assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"] != []
+
+
+def test_a_trace_without_its_libraries_says_how_to_install_them(run, planned: Path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    result = run("explain", "--trace")
+
+    assert result.code == 3
+    assert "lacks torch and transformers: pip install 'escala[torch,hf]'" in result.err
+
+
+def test_what_cannot_be_traced_is_refused_before_anything_is_printed(run):
+    plan = ("llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm", "--engine", "megatron-core")
+    run("plan", *plan)
+
+    result = run("explain", "--trace")
+
+    assert (result.code, result.out) == (2, "")
+    assert "its engine is megatron-core, and only pytorch is traced" in result.err
 
 
 def test_without_a_last_run_the_error_says_what_to_do(run):

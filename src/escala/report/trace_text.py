@@ -68,8 +68,8 @@ def _row(table: Table, title: str, each: Beside, show: Callable[[float], str], u
 
 def _rank(given: TracedRankView) -> list[str]:
     """A pipeline rank: its peak, and its collectives of a step."""
-    others = f" and {given.alike - 1} like it" if given.alike > 1 else ""
-    peak = f"{given.rank}{others}: {_gib(given.peak_bytes)} GiB in {given.moment}"
+    alike = f" ({given.alike} alike)" if given.alike > 1 else ""
+    peak = f"{given.rank}{alike}: {_gib(given.peak_bytes)} GiB in {given.moment}"
     totals: dict[tuple[str, str], float] = {}
     for each in given.collectives:
         key = each.operation, each.axis

@@ -29,7 +29,7 @@ def job(layers: int, micro_batches: int = 3) -> Job:
 
 
 def traced(layers: int) -> Traced:
-    """10 bytes always, 4 a layer, and 100 for each layer before the one at work; a gather of 6 bytes a layer."""
+    """10 bytes, 4 a layer, and 100 for each layer before the one at work; a gather of 6 bytes a layer."""
     moments = [
         Moment(
             kind="forward", chunk=0, place=str(at), held_bytes={"activations": 10.0 + 4 * layers + 100 * at}

@@ -10,7 +10,6 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
@@ -25,6 +24,7 @@ from torch.distributed.tensor.parallel import (
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from escala.errors import InvalidInput
+from escala.measurement.tracing import private
 from escala.measurement.tracing.jobs import Axis, Job
 from escala.measurement.tracing.modules import Stage
 
@@ -129,14 +129,14 @@ def recompute(layers: nn.ModuleList, job: Job) -> None:
     count = len(layers) if job.recomputed_layers < 0 else min(job.recomputed_layers, len(layers))
     for place in range(len(layers) if job.is_selective else count):
         choice = {"context_fn": _kept_operations} if job.is_selective else {}
-        layers[place] = checkpoint_wrapper(layers[place], preserve_rng_state=False, **choice)
+        layers[place] = private.checkpointed(layers[place], **choice)
 
 
 def _kept_operations() -> Any:
     products = [0, 0]
 
     def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-        if operation in ATTENTION:
+        if operation is private.ATTENTION:
             return CheckpointPolicy.MUST_SAVE
         if operation == torch.ops.aten.mm.default:
             products[context.is_recompute] += 1
@@ -145,12 +145,6 @@ def _kept_operations() -> Any:
         return CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)
-
-
-ATTENTION: Final = (
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-    torch.ops.aten._scaled_dot_product_flash_attention.default,
-)
 
 
 def shard(module: nn.Module, layers: nn.ModuleList, job: Job, mesh: DeviceMesh) -> None:

@@ -15,6 +15,7 @@ from torch._guards import active_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker, _FSDPRefType
 from torch.distributed._tools.mem_tracker import MemTracker, _MemRefType
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
@@ -24,7 +25,6 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 
 from escala.measurement.tracing.jobs import Held
 
-TRIED: Final = ("2.13.0",)
 CPU: Final = torch.device("cpu")
 ATTENTION: Final = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 ATTENTION_BACKWARD: Final = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -131,6 +131,11 @@ def tracked(
     tracker._update_peak_stats = update  # its own looks through all modules
     with tracker:
         yield tracker
+
+
+def checkpointed(layer: nn.Module, **choice: Any) -> nn.Module:
+    """A layer that is recomputed in backward; nothing random happens in it, so no generator is kept."""
+    return checkpoint_wrapper(layer, preserve_rng_state=False, **choice)
 
 
 def keep_as_weight(tracker: MemTracker, source: torch.Tensor, copy: torch.Tensor) -> None:

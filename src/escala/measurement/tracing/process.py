@@ -32,9 +32,7 @@ def require_libraries() -> None:
     """Refuse where a library is missing, with the command that installs it."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingExtra(
-            f"a trace runs the real module, for which {' and '.join(missing)} is missing: {INSTALL}"
-        )
+        raise MissingExtra(f"a trace runs the real module and lacks {' and '.join(missing)}: {INSTALL}")
 
 
 def versions() -> dict[str, str]:
