@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from escala.catalog.networks import config as config_of
+from escala.errors import InvalidInput
 from escala.measurement.tracing import process
 from escala.measurement.tracing.beside import Beside, Compared, beside
 from escala.measurement.tracing.conclude import RankStep, conclude
@@ -237,3 +239,25 @@ def test_zero_1_broadcasts_the_weights_that_each_rank_has_updated(cases: dict[st
     assert (
         case.sent("all-reduce", "replicas")[1] == case.sent("broadcast", "replicas")[1] == 4 * case.parameters
     )
+
+
+def test_a_network_that_is_no_language_model_is_refused(problems: dict[str, Problem]) -> None:
+    from escala.measurement.tracing.modules import configured
+
+    with pytest.raises(InvalidInput, match="no causal language model of type 'vit'"):
+        configured({"model_type": "vit"})
+
+
+def test_dropout_is_off_in_every_traced_module(problems: dict[str, Problem]) -> None:
+    from escala.measurement.tracing.modules import configured
+
+    config = configured({**config_of("gpt2"), "attn_pdrop": 0.1})
+
+    assert (config.attn_pdrop, config.embd_pdrop, config.resid_pdrop) == (0.0, 0.0, 0.0)
+
+
+def test_the_process_group_of_the_caller_is_left_alone(cases: dict[str, Case]) -> None:
+    import torch.distributed
+
+    assert cases["ZeRO-3"].only.collectives != ()
+    assert not torch.distributed.is_initialized()

@@ -76,13 +76,12 @@ class _Rank:
             self.watch,
             loss_parallel() if self.job.tensor > 1 else nullcontext(),
         ):
-            self.tracker = self.watch.tracker = tracker
-            self._step(tuple(turn for turn in self.job.turns if turn.micro_batch == 0))
+            self._step(tuple(turn for turn in self.job.turns if turn.micro_batch == 0), tracker)
             self.watch.forget()
-            self._step(self.job.turns)
+            self._step(self.job.turns, tracker)
         return self.watch.result()
 
-    def _step(self, turns: tuple[Turn, ...]) -> None:
+    def _step(self, turns: tuple[Turn, ...], tracker: Any) -> None:
         last = max(turn.micro_batch for turn in turns)
         with (
             self._casting() if self.job.waits else nullcontext()
@@ -90,17 +89,17 @@ class _Rank:
             for turn in turns:
                 self.watch.micro_batch = turn.micro_batch
                 if turn.kind == FORWARD:
-                    self._forward(turn)
+                    self._forward(turn, tracker)
                 else:
-                    self._backward(turn, is_last=turn.micro_batch == last)
+                    self._backward(turn, tracker, is_last=turn.micro_batch == last)
         self.watch.micro_batch = None
         self.watch.mark(STEP)
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-    def _forward(self, turn: Turn) -> None:
+    def _forward(self, turn: Turn, tracker: Any) -> None:
         module = self.modules[turn.chunk]
-        private.forget_modules(self.tracker, module)
+        private.forget_modules(tracker, module)
         self.watch.mark(FORWARD, turn.chunk, BEGIN)
         with nullcontext() if self.job.waits else self._casting():
             output = module(self._given(turn, module))
@@ -124,7 +123,7 @@ class _Rank:
             nullcontext() if self.job.is_sharded or dtype == torch.float32 else torch.autocast("cpu", dtype)
         )
 
-    def _backward(self, turn: Turn, *, is_last: bool) -> None:
+    def _backward(self, turn: Turn, tracker: Any, *, is_last: bool) -> None:
         output = self.running.pop((turn.chunk, turn.micro_batch))
         if self.job.is_sharded and self.job.waits:
             apply.wait_for_last(self.modules[turn.chunk], is_last=is_last)
@@ -132,7 +131,7 @@ class _Rank:
         self.watch.is_backward = True
         output.backward(None if output.dim() == 0 else torch.empty_like(output))
         self.watch.is_backward = False
-        private.keep_as_gradients(self.tracker, self.modules[turn.chunk])
+        private.keep_as_gradients(tracker, self.modules[turn.chunk])
         if is_last and not self.job.is_sharded:
             apply.reduce_gradients(self.modules[turn.chunk], self.job)
 

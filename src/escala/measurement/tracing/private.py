@@ -31,6 +31,7 @@ ATTENTION_BACKWARD: Final = torch.ops.aten._scaled_dot_product_flash_attention_f
 GROUPED: Final = torch.ops.aten._grouped_mm.default
 """Attention as the CPU runs it, which keeps what the flash kernel of a GPU keeps, and the products of all
 experts at once; PyTorch counts no FLOP of either."""
+CAST: Final = torch.ops.aten._to_copy.default
 KINDS: Final = {
     _MemRefType.PARAM: Held.PARAMETERS,
     _MemRefType.BUFFER: Held.PARAMETERS,
@@ -112,6 +113,21 @@ def _empty_like(tensor: torch.Tensor) -> torch.Tensor:
     return empty
 
 
+class WeightTracker(MemTracker):  # type: ignore[misc] # torch has no types where it is not installed
+    """The tracker for modules without FSDP2; a copy of a weight, as autocast makes it, counts as a weight."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run and count one operation."""
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if func is CAST and isinstance(result, torch.Tensor):
+            info, _ = self._WINFO.get(args[0].untyped_storage(), (None, None))
+            if info is not None and info.reftype is _MemRefType.PARAM:
+                self._update_and_maybe_create_winfos(result, _MemRefType.PARAM)
+        return result
+
+
 @contextmanager
 def tracked(
     root: nn.Module, optimizer: torch.optim.Optimizer, inputs: list[torch.Tensor], seen: Callable[[Any], None]
@@ -122,7 +138,7 @@ def tracked(
         tracker = FSDPMemTracker(root, optimizer)
         tracker.track_inputs(tuple(inputs))
     else:
-        tracker = MemTracker()
+        tracker = WeightTracker()
         tracker.track_external(root, optimizer, *inputs)
 
     def update(_state: Any) -> None:
@@ -136,14 +152,6 @@ def tracked(
 def checkpointed(layer: nn.Module, **choice: Any) -> nn.Module:
     """A layer that is recomputed in backward; nothing random happens in it, so no generator is kept."""
     return checkpoint_wrapper(layer, preserve_rng_state=False, **choice)
-
-
-def keep_as_weight(tracker: MemTracker, source: torch.Tensor, copy: torch.Tensor) -> None:
-    """Count a copy of a weight, as autocast makes it, among the weights; FSDP2 has kinds for its own."""
-    if type(tracker) is MemTracker:
-        info, _ = tracker._WINFO.get(source.untyped_storage(), (None, None))
-        if info is not None and info.reftype is _MemRefType.PARAM:
-            tracker._update_and_maybe_create_winfos(copy, _MemRefType.PARAM)
 
 
 def keep_as_gradients(tracker: MemTracker, module: nn.Module) -> None:

@@ -28,8 +28,6 @@ OPERATIONS: Final = {
 }
 """Operation of PyTorch: its name, and which arguments are the payload and the group."""
 
-CAST: Final = torch.ops.aten._to_copy.default
-
 Mark = tuple[str, int, str]
 Key = tuple[str, str, int | None]
 
@@ -41,7 +39,6 @@ class Watch(TorchDispatchMode):  # type: ignore[misc] # torch has no types where
         super().__init__()
         self.micro_batch: int | None = None
         self.is_backward = False
-        self.tracker: Any = None
         self._axes = axes
         self._mode = private.fake_mode()
         self._mark: Mark = ("", 0, "")
@@ -117,8 +114,6 @@ class Watch(TorchDispatchMode):  # type: ignore[misc] # torch has no types where
         name = func._schema.name
         if name in OPERATIONS:
             self._count(OPERATIONS[name], args, result if name == GATHERED else None)
-        elif func is CAST:
-            private.keep_as_weight(self.tracker, args[0], result)
         elif self.micro_batch is not None:
             self._flop[self.micro_batch] += private.flop_of(func, args, named, result)
         return result
