@@ -68,7 +68,7 @@ def test_the_device_of_the_trace_gives_the_peak(run, traces: Path):
 
 
 def test_a_timeline_that_explain_wrote_is_refused_by_name(run, planned: Path):
-    assert run("explain", str(planned), "--trace", "planned.json").code == 0
+    assert run("explain", str(planned), "--timeline", "planned.json").code == 0
 
     result = run("profile", "planned.json")
 

@@ -264,7 +264,7 @@ def _selective(problem: Problem, stack: Stack, block: Block, shape: Shape, whole
     """What selective recompute keeps: all but the scores, or every second product (operators)."""
     if problem.engine.memory.selective is SelectiveKind.ATTENTION_CORE:
         return whole - _score_bytes(problem, block, shape) * wide
-    return np.minimum(_operator_bytes(stack, block, shape) * wide, whole)
+    return np.minimum(_operator_bytes(problem, stack, block, shape) * wide, whole)
 
 
 def _score_bytes(problem: Problem, block: Block, shape: Shape) -> F64:
@@ -277,14 +277,15 @@ def _score_bytes(problem: Problem, block: Block, shape: Shape) -> F64:
     return total
 
 
-def _operator_bytes(stack: Stack, block: Block, shape: Shape) -> F64:
+def _operator_bytes(problem: Problem, stack: Stack, block: Block, shape: Shape) -> F64:
     """Layer input, attention output and every second matrix output: 8 h + 2 kv + 2 f bytes a token for Llama.
 
     Source: torchtitan's per-operator policy (keeps the flash output and every second product), checked on its
     published peaks.
     """
     tokens = shape.tokens / shape.tp
-    total = 4.0 * stack.hidden * shape.split_tokens
+    output = shape.tokens if problem.engine.memory.keeps_gathered_inputs else shape.split_tokens
+    total = 2.0 * stack.hidden * (shape.split_tokens + output)
     for part in block.parts:
         if isinstance(part, Attention):
             widths = part.heads * (part.head_dim + part.value_head_dim) + part.kv_heads * part.value_head_dim

@@ -104,8 +104,9 @@ class EngineMemory:
     `routed_bytes` is kept for each hidden element of a routed token, beside the inner tensors of its expert;
     `keeps_scaled_inputs` says that linear maps keep their inputs in the scaled format they multiply in.
     `keeps_gathered_inputs`: with sequence parallelism linear maps keep their whole input, not a part of it to
-    gather again. `units_at_loss` counts the gathered layer at the loss as well: it is freed by then, but its
-    blocks are too small for the logits and stay reserved.
+    gather again, and selective recompute the whole output of a row product. `units_at_loss` counts the
+    gathered layer at the loss as well: it is freed by then, but its blocks are too small for the logits and
+    stay reserved.
     `pins_fused_qkv`: one saved view keeps the fused output of query, key and value.
     `flat_step` says that step temporaries are one block, which no freed block can hold; `varied_length_ratio`
     what the allocator holds for a loss of varying length, over the longest. `keeps_stage_outputs` says that
