@@ -71,8 +71,8 @@ def main() -> None:
             print(f"  {each.name}: {cells(each)}")
         for each in (*found.sent, found.flop):
             print(f"  {each.name}: {each.traced:.4g} {each.formula:.4g} {each.error}")
-        for rank in found.ranks if len(found.ranks) > 1 else ():
-            print(f"  rank {rank.rank}: {rank.peak.total_bytes / 2**30:.2f} at {in_words(rank.peak)}")
+        for each in found.rank_peaks if len(found.ranks) > 1 else ():
+            print(f"  {each.name}: {cells(each)}")
 
 
 if __name__ == "__main__":

@@ -151,7 +151,10 @@ def test_the_demo_takes_no_setting_of_plan(run, measured: None):
         ("zzz = 8", "unknown key 'zzz' in [plan]: there are gpus, gpu,"),
         ('model = "gpt2"', "escala.toml: model in [plan] can only be given on the command line"),
         ('output = "x"', "escala.toml: output in [plan] can only be given on the command line"),
-        ("seq = 8\n[explain]\nnumber = 3", "unknown key 'number' in [explain]: there are trace, calibration, json"),
+        (
+            "seq = 8\n[explain]\nnumber = 3",
+            "unknown key 'number' in [explain]: there are trace, calibration, json",
+        ),
         ("global-batch = 8\nglobal_batch = 9", "global-batch stands twice in [plan]"),
         ("[plna]\ngpus = 8", "escala.toml: unknown table 'plna': did you mean plan?"),
         ("gpus = 8 9", "escala.toml is not TOML (expected newline or end of document after a statement at"),

@@ -40,6 +40,7 @@ def compared() -> Compared:
         flop=pair("flop", 2e15, 1e15),
         predicted_bytes=9.0 * GIB,
         ranks=(step,),
+        rank_peaks=(pair("rank 1", 8.0 * GIB, 8.4 * GIB),),
         libraries={"torch": "2.13.0", "transformers": "5.24.0"},
     )
 
@@ -63,7 +64,7 @@ def test_trace_and_formula_stand_side_by_side_with_their_difference() -> None:
 def test_a_rank_says_its_peak_and_its_collectives() -> None:
     text = " ".join(" ".join(shown(80)).split())
 
-    assert "Rank 1 (3 alike): 8.00 GiB in backward of layer 3" in text
+    assert "Rank 1 (3 alike): 8.00 GiB in backward of layer 3, formula 8.40" in text
     assert "40 all-gathers (sharding)" in text
     assert "predicted 9.00 GiB" in text
 

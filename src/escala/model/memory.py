@@ -110,6 +110,21 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
 
     `layers` has the kept bytes of each kind of layer, one row a plan.
     """
+    kinds, phases, peak = _of_pairs(problem, plans, pairs, parts, layers)
+    static = _static_bytes(problem, plans, pairs, kinds, phases, peak)
+    needed = with_slack(problem, static, peak - static)
+    worst = first_of_largest(needed, pairs)
+    return _assemble(problem, plans, pairs, kinds, phases, peak, needed, worst)
+
+
+def peak_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> F64:
+    """Peak in use of every pair, the largest of its phases; `memory` has that of the rank that needs most."""
+    return _of_pairs(problem, plans, pairs, parts, layers)[2]
+
+
+def _of_pairs(
+    problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]
+) -> tuple[MemoryKinds, Phases, F64]:
     flights = in_flight(plans, pairs)
     total, working = activation_bytes(plans, pairs, layers, flights)
     if problem.engine.memory.keeps_stage_outputs:
@@ -117,11 +132,7 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
     kinds = _kinds(problem, plans, pairs, parts, (total, working))
     phases = _phases(problem, plans, pairs, parts, kinds, flights)
     running = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
-    peak = np.maximum(running, phases.init_bytes)
-    static = _static_bytes(problem, plans, pairs, kinds, phases, peak)
-    needed = with_slack(problem, static, peak - static)
-    worst = first_of_largest(needed, pairs)
-    return _assemble(problem, plans, pairs, kinds, phases, peak, needed, worst)
+    return kinds, phases, np.maximum(running, phases.init_bytes)
 
 
 def early_gradients(problem: Problem, plans: Plans) -> Bool:

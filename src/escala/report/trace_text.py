@@ -69,7 +69,8 @@ def _row(table: Table, title: str, each: Beside, show: Callable[[float], str], u
 def _rank(given: TracedRankView) -> list[str]:
     """A pipeline rank: its peak, and its collectives of a step."""
     alike = f" ({given.alike} alike)" if given.alike > 1 else ""
-    peak = f"{given.rank}{alike}: {_gib(given.peak_bytes)} GiB in {given.moment}"
+    when = f"{_gib(given.peak.traced)} GiB in {given.moment}, formula {_gib(given.peak.formula)}"
+    peak = f"{given.rank}{alike}: {when}"
     totals: dict[tuple[str, str], float] = {}
     for each in given.collectives:
         key = each.operation, each.axis

@@ -22,7 +22,7 @@ class TracedRankView:
     rank: int
     alike: int
     moment: str
-    peak_bytes: float
+    peak: Beside
     held_bytes: dict[str, float]
     flop: float
     collectives: tuple[Collective, ...]
@@ -75,12 +75,12 @@ def view_of(found: Compared, plan_title: str) -> TraceView:
                 rank=each.rank,
                 alike=each.alike,
                 moment=in_words(each.peak),
-                peak_bytes=each.peak.total_bytes,
+                peak=peak,
                 held_bytes=each.peak.held_bytes,
                 flop=each.flop,
                 collectives=each.collectives,
             )
-            for each in found.ranks
+            for each, peak in zip(found.ranks, found.rank_peaks, strict=True)
         ),
         not_traced=NOT_TRACED,
         libraries=found.libraries,

@@ -16,7 +16,7 @@ from escala.measurement.tracing.ranks import eager, traced_ranks
 from escala.measurement.tracing.software import as_traced
 from escala.model.collectives import gather_wire_bytes
 from escala.model.estimate import deal, estimate, work_of
-from escala.model.memory import Memory, early_gradients
+from escala.model.memory import Memory, early_gradients, peak_bytes
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.states import unit_bytes
@@ -45,8 +45,8 @@ class Compared:
 
     `rank` is the pipeline rank that holds most in the trace, `moment` when, `formula_phase` when by formula.
     `kinds` are those held at the peak of each, `phases` the most in each phase, `sent` what a device sends in
-    a step over each group of ranks, `flop` that of all devices. `predicted_bytes` is the
-    peak in use by the plan's own engine.
+    a step over each group of ranks, `flop` that of all devices. `rank_peaks`
+    are those of `ranks`, `predicted_bytes` the peak in use by the plan's own engine.
     """
 
     rank: int
@@ -59,6 +59,7 @@ class Compared:
     flop: Beside
     predicted_bytes: float
     ranks: tuple[RankStep, ...]
+    rank_peaks: tuple[Beside, ...]
     libraries: dict[str, str]
 
 
@@ -91,6 +92,7 @@ def beside(problem: Problem, plan: Plan, ranks: tuple[RankStep, ...]) -> Compare
         flop=_flop(problem, plans, plan, ranks),
         predicted_bytes=float(estimate(problem, Plans.of(plan)).memory.allocated_bytes[0]),
         ranks=ranks,
+        rank_peaks=_rank_peaks(software, plans, ranks),
         libraries=versions(),
     )
 
@@ -133,6 +135,16 @@ def _kinds(moment: Moment, formula: dict[str, float]) -> tuple[Beside, ...]:
         "activations": held[Held.ACTIVATIONS] + held[Held.TEMPORARY],
     }
     return tuple(_beside(name, traced[name], formula[name]) for name in formula)
+
+
+def _rank_peaks(problem: Problem, plans: Plans, ranks: tuple[RankStep, ...]) -> tuple[Beside, ...]:
+    """The peak of each traced rank."""
+    dealt = deal(problem, plans)
+    peaks = peak_bytes(problem, plans, dealt.pairs, dealt.parts, dealt.keeps)
+    return tuple(
+        _beside(f"rank {each.rank}", each.peak.total_bytes, float(peaks[dealt.pairs.rank == each.rank][0]))
+        for each in ranks
+    )
 
 
 def _sent(problem: Problem, plans: Plans, plan: Plan, ranks: tuple[RankStep, ...]) -> tuple[Beside, ...]:
