@@ -8,7 +8,7 @@ import pytest
 from escala.model.efficiency import core_s, matmul_s, pass_s
 from escala.model.estimate import time_of
 from escala.model.matmuls import Matmul, Shape, layer_work
-from escala.model.network import Block, Convolution, Network, Stack, StackRole
+from escala.model.network import Block, Convolution, Experts, Network, Stack, StackRole
 from escala.model.operations import (
     Operations,
     with_twice_the_arithmetic,
@@ -151,3 +151,16 @@ def test_an_rms_norm_of_several_operations_moves_more_than_a_layer_norm(ideal, l
     tokens = rms.workload.sequence_tokens
     found = [time_of(each, plans).elementwise_s[0] for each in (layer, rms)]
     assert found[1] - found[0] == pytest.approx(19 * 2 * tokens * 2048 * 4 * 4 / 1e10, rel=1e-9)
+
+
+def test_routed_tokens_move_in_their_own_format(ideal, llama):
+    dense = llama()
+    (block,) = dense.main.blocks
+    experts = Experts(experts=4, top_k=2, width=1408)
+    sparse = replace(dense, stacks=(replace(dense.main, blocks=(replace(block, parts=(experts,)),)),))
+    problem = timed(ideal(sparse))
+
+    # 12 passes * 2 of 4 experts * tokens * hidden * 4 bytes * 4 layers at 10 GB/s
+    tokens = problem.workload.sequence_tokens
+    expected_s = problem.assumptions.routing_passes * 2 * tokens * 2048 * 4 * 4 / 1e10
+    assert time_of(problem, Plans.of(FP32)).routing_s[0] == pytest.approx(expected_s, rel=1e-12)

@@ -277,14 +277,16 @@ def _inner_width(block: Block, stack: Stack) -> float:
 def routing_s(problem: Problem, plans: Plans, stack: Stack, block: Block, work: LayerWork) -> F64:
     """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes, more with biases.
 
-    Biases of experts are added outside the products, since each is scaled by the probability of its token.
+    On a processor that was timed tokens move in their own format. Biases of experts are added outside the
+    products, since each is scaled by the probability of its token.
     Source: published mixture-of-experts runs, Megatron-Core's experts; see assumptions.
     """
     if work.routed_tokens is None:
         return np.zeros(len(plans))
     known = problem.assumptions
     has_bias = any(isinstance(part, Experts) and part.has_bias for part in block.parts)
-    row_bytes = known.routing_passes * 2.0 + known.expert_bias_bytes * has_bias
+    width_bytes = 2.0 if problem.accelerator.operations is None else compute_bytes(plans.precision)
+    row_bytes = known.routing_passes * width_bytes + known.expert_bias_bytes * has_bias
     return pass_s(problem, row_bytes * work.routed_tokens * stack.hidden)
 
 
