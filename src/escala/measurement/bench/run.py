@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from escala.errors import InvalidInput
-from escala.formats.bench_record import Bench
+from escala.formats.bench_record import Bench, HostFacts
 from escala.measurement.bench.collect import Setting, gathered, record
 from escala.measurement.bench.device import NUMPY, Device, device_of, present_kind
 from escala.measurement.bench.fio import fio_probes
@@ -30,32 +30,33 @@ RESERVE_SHARE: Final = 0.25
 
 def bench(request: Request, progress: Progress) -> Bench | None:
     """The record of this machine; None in every rank but the first."""
+    host = host_facts()  # before torch is loaded, whose threads may be bound to one core each
     kind = present_kind(request.kind)
     try:
         ranks = joined(kind)
     except RuntimeError as error:
         raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
     try:
-        return _measured(request, kind, ranks, progress)
+        return _measured(request, kind, host, ranks, progress)
     finally:
         left(ranks)
 
 
-def _measured(request: Request, kind: str, ranks: Ranks, progress: Progress) -> Bench | None:
-    host, before = host_facts(), load()
+def _measured(request: Request, kind: str, host: HostFacts, ranks: Ranks, progress: Progress) -> Bench | None:
+    before = load()
     device = device_of(kind, host, ranks.local_rank, ranks.local_size)
     setting = Setting(request=request, host=host, device=device, ranks=ranks, load=before)
     reserve_s = min(RESERVE_S, RESERVE_SHARE * request.budget_s)
     with stoppable() as stop, tempfile.TemporaryDirectory(dir=request.folder) as folder:
         counted = power(device, ranks)
-        probes = _probes(device, ranks, Path(folder), request.budget_s)
+        probes = _probes(device, host, ranks, Path(folder), request.budget_s)
         deadline_s = request.started_s + request.budget_s - reserve_s
         found = run_rounds(probes, ranks, deadline_s, stop, progress)
         everything = gathered(found, ranks)
     return record(setting, counted, found, everything, probes) if ranks.rank == 0 else None
 
 
-def _probes(device: Device, ranks: Ranks, folder: Path, budget_s: float) -> Sequence[Probe]:
+def _probes(device: Device, host: HostFacts, ranks: Ranks, folder: Path, budget_s: float) -> Sequence[Probe]:
     """Every probe in the order of a round, the same in every rank; storage works in one rank of a node."""
     rests = ranks.local_rank > 0
     storage = [
@@ -65,7 +66,9 @@ def _probes(device: Device, ranks: Ranks, folder: Path, budget_s: float) -> Sequ
     ]
     if device.library == NUMPY:
         return [*plain_probes(device), *storage]
-    return list(_torch_probes(device, ranks, storage, budget_s))
+    # a worker would hold the connections of a rank open
+    workers = worker_probes(device.threads or usable_cores(host), rests=ranks.size > 1)
+    return list(_torch_probes(device, ranks, [*storage, *workers], budget_s))
 
 
 def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe], budget_s: float) -> Iterator[Probe]:
@@ -81,8 +84,6 @@ def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe], budget
     yield from operation_probes(device)
     yield from transfer_probes(device)
     yield from storage
-    # a worker would hold the connections of a rank open
-    yield from worker_probes(device.threads or usable_cores(host_facts()), rests=ranks.size > 1)
     yield from overlap_probes(device, ranks)
     yield from network_probes(device, ranks, budget_s)
     yield from step_probes(device)  # its first optimizer loads more of torch, for seconds
