@@ -19,7 +19,7 @@ def machine_differences(place: Place) -> tuple[str, ...]:
     if place.processor != here.processor:
         found.append(f"measured on {place.processor}, here is {here.processor}")
     if place.cores != here.cores:
-        found.append(f"measured with {place.cores} cores, here are {here.cores}")
+        found.append(f"measured with {_cores(place.cores)}, here {here.cores}")
     return tuple(found)
 
 
@@ -37,6 +37,10 @@ def refuse_elsewhere(cluster: Cluster) -> None:
     place = cluster.place
     if place is not None and (differences := machine_differences(place)):
         raise InvalidInput(f"{cluster.source} is of another machine: {'; '.join(differences)}; {BENCH_AGAIN}")
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'s' * (count != 1)}"
 
 
 def _version(name: str) -> str | None:
