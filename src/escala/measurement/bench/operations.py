@@ -58,10 +58,7 @@ def _chain() -> Probe:
 
 def _convolution(samples: int, channels: int, side: int, kernel: int) -> Probe:
     flop = 2.0 * samples * side**2 * channels**2 * kernel**2
-    shape, name = (
-        (samples, channels, side, kernel),
-        f"{channels} channels, {side} x {side}",
-    )
+    shape, name = (samples, channels, side, kernel), f"{channels} channels, {side} x {side}"
     subjects = tuple(
         Subject(part=part, name=f"{part}, {name}", dtype="fp32", shape=shape, flop=work)
         for part, work in (("convolution", flop), ("convolution backward", 2.0 * flop))
