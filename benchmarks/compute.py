@@ -1,8 +1,9 @@
 """Predicted against measured: one step of small networks on one device, from one bench file of this machine.
 
     escala bench --device cpu -o bench.json
-    python benchmarks/compute.py bench.json              # six networks that no formula was developed on
-    python benchmarks/compute.py bench.json --developed  # those on which the formulas were developed
+    python benchmarks/compute.py bench.json                  # six networks that no formula was developed on
+    python benchmarks/compute.py bench.json --set first      # six that a first version was judged on
+    python benchmarks/compute.py bench.json --set developed  # those on which the formulas were developed
 
 Forward, backward and AdamW in fp32, eager, without dropout; models of transformers with random weights. All
 predictions are made first. Repeats go round over the networks: a busy moment spoils one repeat of each.
@@ -61,6 +62,11 @@ def image(title: str, family: str, changes: dict[str, object], batch: int, lengt
     return Case(title, f"{family}ForImageClassification", f"{family}Config", labels | changes, batch, length)
 
 
+def masked(title: str, width: int, layers: int, vocab: int, batch: int, length: int) -> Case:
+    sized = _encoder(width, layers) | {"vocab_size": vocab}
+    return Case(title, "BertForMaskedLM", "BertConfig", sized, batch, length)
+
+
 def _gpt2(width: int, layers: int, vocab: int) -> dict[str, object]:
     return {"n_embd": width, "n_layer": layers, "n_head": width // 64, "vocab_size": vocab, **GPT}
 
@@ -103,31 +109,26 @@ DEVELOPED = (
         8,
         160,
     ),
-    Case(
-        "BERT, 4 x 320",
-        "BertForMaskedLM",
-        "BertConfig",
-        _encoder(320, 4) | {"vocab_size": 4000},
-        6,
-        160,
-    ),
+    masked("BERT, 4 x 320", 320, 4, 4000, 6, 160),
     image("ViT, 5 x 320, 160 pixels", "ViT", _encoder(320, 5) | {"image_size": 160}, 6, 160),
 )
-JUDGED = (
+FIRST_JUDGED = (
     decoder("GPT-2, 6 x 512", "GPT2", _gpt2(512, 6, 8000), 4, 256),
     decoder("Llama, 3 x 768", "Llama", _llama(768, 3, 2048, 12000), 2, 512),
     decoder("Mixtral, 3 x 384, 8 experts", "Mixtral", _mixtral(384, 3, 1024, 8, 8000), 4, 256),
     image("ResNet-50, 224 pixels", "ResNet", {"image_size": 224}, 4, 224),
-    Case(
-        "BERT, 6 x 512",
-        "BertForMaskedLM",
-        "BertConfig",
-        _encoder(512, 6) | {"vocab_size": 10000},
-        6,
-        192,
-    ),
+    masked("BERT, 6 x 512", 512, 6, 10000, 6, 192),
     image("ViT, 8 x 384, 192 pixels", "ViT", _encoder(384, 8) | {"image_size": 192}, 8, 192),
 )
+JUDGED = (
+    decoder("GPT-2, 5 x 448", "GPT2", _gpt2(448, 5, 7000), 4, 224),
+    decoder("Llama, 2 x 1024", "Llama", _llama(1024, 2, 2752, 9000), 2, 384),
+    decoder("Mixtral, 2 x 512, 6 experts", "Mixtral", _mixtral(512, 2, 1280, 6, 6000), 4, 192),
+    image("ResNet-50, 176 pixels", "ResNet", {"image_size": 176}, 6, 176),
+    masked("BERT, 5 x 448", 448, 5, 7000, 5, 224),
+    image("ViT, 6 x 448, 208 pixels", "ViT", _encoder(448, 6) | {"image_size": 208}, 6, 208),
+)
+SETS = {"judged": JUDGED, "first": FIRST_JUDGED, "developed": DEVELOPED}
 
 
 def predicted(case: Case, bench: str) -> Estimate:
@@ -191,12 +192,12 @@ def main() -> None:
     """Predict all, measure all, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("bench", help="bench.json of this machine, of one rank")
-    parser.add_argument("--developed", action="store_true")
+    parser.add_argument("--set", choices=SETS, default="judged")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--terms", action="store_true", help="only predict, term by term")
     given = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    cases = DEVELOPED if given.developed else JUDGED
+    cases = SETS[given.set]
     estimates = [predicted(case, given.bench) for case in cases]
     if given.terms:
         for case, each in zip(cases, estimates, strict=True):

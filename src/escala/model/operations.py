@@ -56,8 +56,11 @@ def with_twice_the_memory_speed(known: Operations | None) -> Operations | None:
 
 
 def product_s(known: Operations, flop: F64, moved_bytes: F64, launches: F64 | float, flop_per_s: F64) -> F64:
-    """One matrix product, or one an expert: the longer of FLOP / speed and bytes / speed, and launches."""
-    work_s = np.maximum(flop / flop_per_s, moved_bytes / known.pass_bytes_per_s)
+    """One matrix product, or one an expert: FLOP / speed + bytes / speed of passes + launches.
+
+    The speed is that of operands that lie in the caches; in a step they do not, and come with the bytes.
+    """
+    work_s = flop / flop_per_s + moved_bytes / known.pass_bytes_per_s
     return np.asarray(work_s + launches * known.launch_s, np.float64)
 
 

@@ -14,8 +14,9 @@ from escala.measurement.bench.device import Device
 from escala.measurement.bench.probe import Probe, Sample, clocked, timing
 from escala.measurement.bench.samples import Subject
 
-# rows, width, blocks of a chain of norm, activation and addition: what is kept for backward leaves the caches
-CHAIN: Final = (1024, 512, 8)
+# rows, width, blocks of a chain of norm, activation and addition; what it keeps for backward, 200 MB, leaves
+# the caches as that of a network does
+CHAIN: Final = (2048, 1024, 8)
 # Arrays that a block reads and writes, forward and backward: norm 2 + 3, activation 2 + 3, addition 3 + 3
 CHAIN_PASSES: Final = 16
 # samples, channels, side, kernel
