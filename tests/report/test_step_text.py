@@ -1,9 +1,10 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from rich.console import Console
 
 from escala.measurement.job.record import HeldMemory, StepRun, Tried, WhatIf
 from escala.measurement.job.spread import spread
+from escala.measurement.sampling.usage import Level, NodeUsage
 from escala.report.step_text import print_step, print_what_if
 
 MIB = 2.0**20
@@ -103,3 +104,17 @@ def test_a_failed_practice_is_told_with_its_reason_and_a_slow_first_step_too():
 
     assert "Not torch.compile: no compiler" in text
     assert "torch.compile: the first step took 38 s" in text
+
+
+def test_of_many_ranks_the_first_eight_show_what_they_used():
+    nothing = dict.fromkeys(field.name for field in fields(NodeUsage))
+    one = NodeUsage(
+        **(nothing | {"node": "n0", "cores": 64, "gpus": (), "busy_cores": Level(mean=3, peak=4)})
+    )
+    many = tuple(replace(one, rank=rank) for rank in range(10))
+
+    lines = shown(print_step, replace(RUN, usage=many))
+
+    assert "Used n0 rank 0 · 3 of 64 cores" in lines
+    assert "n0 rank 7 · 3 of 64 cores" in lines
+    assert "2 more ranks in --json" in lines

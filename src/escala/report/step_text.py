@@ -26,6 +26,7 @@ from escala.report.numbers import count, plural, seconds, short, span
 from escala.units import digits, percent, show_bytes, show_si
 
 STYLES: Final = {"faster": "green", "slower": "red", "failed": "red"}
+MOST_RANKS: Final = 8
 SLOW_FIRST_S: Final = 3.0
 SAME_LOSS: Final = 1e-5
 """A relative difference that another order of sums makes in fp32 (6e-8 for one sum, over thousands)."""
@@ -38,8 +39,9 @@ def print_step(console: Console, given: StepRun) -> None:
     put(console)
     hanging(console, "Step", flow(_time(given), room(console)), style=STRONG)
     hanging(console, "Memory", flow(_memory(given), room(console)), style=STRONG)
-    for node in given.usage:
-        hanging(console, "Used", flow(_used(node), room(console)), style=STRONG)
+    used = [line for node in given.usage[:MOST_RANKS] for line in flow(_used(node), room(console))]
+    more = len(given.usage) - MOST_RANKS
+    hanging(console, "Used", [*used, *flow([f"{more} more ranks in --json"] if more > 0 else [], 80)], STRONG)
     hanging(console, "Note", [line for each in given.notes for line in flow([each], room(console))])
     put(console)
 
