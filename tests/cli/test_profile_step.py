@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from escala.report.planfile import read_plan
+
 JOB = """
     import time
     import torch
@@ -89,7 +91,7 @@ def start(folder: Path, *options: str, **given) -> subprocess.Popen[str]:
     ("options", "said"),
     [
         (("own_job:make", "--plan", "plan.json"), "--plan goes with traces"),
-        (("own_job:make", "--out", "missing/p.json"), "takes no files (no such file or directory)"),
+        (("own_job:make", "--save-plan", "missing/p.json"), "missing takes no files (no such file or directory)"),
         (("trace.json", "--what-if", "amp"), "--what-if goes with a function or a network"),
         (("trace.json", "--keep-traces", "kept"), "--keep-traces goes with a function or a network"),
         (("own_job:make", "--steps", "0"), "'0' is no whole number from 1"),
@@ -159,7 +161,7 @@ def test_a_job_that_waits_for_its_data_is_told_so_and_what_workers_buy(job: Path
 @pytest.mark.optional
 def test_a_network_is_profiled_beside_its_prediction(job: Path):
     pytest.importorskip("transformers", reason="the model is of transformers")
-    kept = ("--out", "profile.json", "--keep-traces", "kept")
+    kept = ("--out", "profile.json", "--keep-traces", "kept", "--save-plan", "plan.json")
     process = start(
         job, "config.json", "--gpu", "h100-sxm", "--steps", "2", "--micro-batch", "3", "--json", *kept
     )
@@ -175,6 +177,8 @@ def test_a_network_is_profiled_beside_its_prediction(job: Path):
     assert document["predicted"]["error"] == pytest.approx(document["predicted"]["step_s"] / step_s - 1)
     assert sorted(path.name for path in (job / "kept").iterdir()) == ["rank0.json.gz", "samples.jsonl"]
     assert json.loads((job / "profile.json").read_text()) == document
+    plan = read_plan(job / "plan.json")
+    assert (plan.plans[0].micro_batch, plan.problem.workload.sequence_tokens) == (3, 16)
 
 
 @WITH_TORCH

@@ -15,11 +15,23 @@ from escala.errors import InvalidInput
 if TYPE_CHECKING:
     from escala.measurement.job.predict import Asked
     from escala.measurement.job.request import StepRequest
+    from escala.report.step_view import Ran
 
 INTERRUPTED = 130
 # Options of a step that traces do not take, and of a config that a function does not take.
-OF_STEPS = ("device", "micro_batch", "seq", "precision", "recompute", "model", "what_if", "keep_traces")
+OF_STEPS = (
+    "device",
+    "micro_batch",
+    "seq",
+    "precision",
+    "recompute",
+    "model",
+    "what_if",
+    "keep_traces",
+    "save_plan",
+)
 OF_CONFIGS = ("micro_batch", "recompute")
+WRITTEN = ("out", "save_plan")
 step_options = stacked(
     click.option("--device", metavar="NAME", help="cuda or cpu; cuda where there is one."),
     click.option("--micro-batch", type=Whole(1, 1_000_000), help="Samples of a batch on each rank.  [1]"),
@@ -44,6 +56,7 @@ step_options = stacked(
         "--rounds", type=Whole(1, 1000), default=8, show_default=True, help="Turns of each practice."
     ),
     click.option("--keep-traces", metavar="DIR", help="Folder that keeps the traces and samples."),
+    click.option("--save-plan", metavar="FILE", help="Write the plan of the step, for escala calibrate."),
 )
 
 
@@ -56,26 +69,36 @@ def profile_step(target: str, given: Mapping[str, Any], as_json: bool) -> int:
     """Run a step, show and write its profile; the first rank alone tells it."""
     from escala.measurement.bench.request import is_first, refuse_unwritable_file
     from escala.measurement.job.request import require_torch
-    from escala.report.profile_text import print_profile
-    from escala.report.profile_view import save_profile
 
     if given["plan"] is not None:
         raise InvalidInput("--plan goes with traces; a step that runs here has its own plan: give --cluster")
-    out = given["out"]
-    if out is not None:
-        refuse_unwritable_file(Path(out))
+    for name in WRITTEN:
+        if given[name] is not None:
+            refuse_unwritable_file(Path(given[name]), f"--{name.replace('_', '-')}")
     require_torch()
     with _folder(given["keep_traces"] if is_first() else None) as folder:
         request, asked = _request(target, given, folder), _asked(target, given)
         with stdout_kept(), progressing() if is_first() else nullcontext(_quiet) as progress:
             from escala.report.step_view import profiled_step
 
-            document = profiled_step(request, asked, progress)
-    if document is None:
-        return 0
+            ran = profiled_step(request, asked, progress)
+    return 0 if ran is None else _told(ran, given, as_json)
+
+
+def _told(ran: "Ran", given: Mapping[str, Any], as_json: bool) -> int:
+    """Write what was asked for, and show the profile."""
+    from escala.report.profile_text import print_profile
+    from escala.report.profile_view import save_profile
+    from escala.report.step_view import save_planned
+
+    document, (out, plan) = ran.profile, [given[name] for name in WRITTEN]
     if out is not None:
         save_profile(document, out)
         note(f"wrote {out}")
+    if plan is not None and ran.planned is not None:
+        save_planned(ran.planned, plan)
+    if plan is not None:
+        note(f"did not write {plan}: there is no prediction" if ran.planned is None else f"wrote {plan}")
     show(document, as_json, print_profile)
     return INTERRUPTED if document.run is not None and document.run.is_interrupted else 0
 

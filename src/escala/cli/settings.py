@@ -20,7 +20,9 @@ LOCAL_FILE: Final = "escala.toml"
 USER_FILE: Final = "config.toml"
 SCHEMA: Final = "escala/settings@1"
 # A file that lies in a folder must not say where escala writes.
-COMMAND_LINE_ONLY: Final = ("folder", "help", "html", "keep-traces", "out", "output", "svg", "timeline")
+COMMAND_LINE_ONLY: Final = (
+    *("folder", "help", "html", "keep-traces", "out", "output", "save-plan", "svg", "timeline"),
+)
 FLAG, VARIABLE, LOCAL, USER, DEFAULT = range(5)
 
 Commands = Mapping[str, click.Command]

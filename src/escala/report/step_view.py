@@ -1,7 +1,7 @@
 """A step that is run here, from request to document. Measures and predicts nothing itself."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from escala.measurement.profile.analyse import Planned, profile
 from escala.measurement.profile.read import ENDINGS, read_traces
 from escala.measurement.profile.record import Profile
 from escala.model.network import Network
+from escala.report.planfile import PlanFile, write_plan
 
 OTHER_PRECISION: Final = "--precision says another, which a function does not show"
 HEAD_BYTES: Final = 65_536
@@ -70,7 +71,20 @@ def network_of(target: str, model: str | None) -> tuple[Network | None, str]:
         return None, str(error)
 
 
-def profiled_step(request: StepRequest, asked: Asked, progress: Progress) -> Profile | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A step that ran: its profile, and the plan that it followed, where one describes it."""
+
+    profile: Profile
+    planned: Planned | None
+
+
+def save_planned(given: Planned, path: str) -> None:
+    """Write the plan that a step followed, as `escala plan` writes plans."""
+    write_plan(PlanFile(problem=given.problem, plans=(given.plan,)), Path(path))
+
+
+def profiled_step(request: StepRequest, asked: Asked, progress: Progress) -> Ran | None:
     """The profile of a step beside its prediction; None in every rank but the first."""
     from escala.measurement.job.run import run_step  # loads torch
 
@@ -80,7 +94,8 @@ def profiled_step(request: StepRequest, asked: Asked, progress: Progress) -> Pro
     plan, why = _planned(asked, run, request)
     device = None if asked.cluster is None else asked.cluster.accelerator
     run = replace(run, notes=(*run.notes, *_doubts(asked, run, request)))
-    return joined(profile(read_traces([str(request.folder)]), device, plan), run, why)
+    found = profile(read_traces([str(request.folder)]), device, plan)
+    return Ran(profile=joined(found, run, why), planned=plan)
 
 
 def _doubts(asked: Asked, run: StepRun, request: StepRequest) -> Iterator[str]:

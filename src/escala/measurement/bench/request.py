@@ -65,12 +65,12 @@ def refuse_unwritable(folder: Path, option: str) -> None:
         raise InvalidInput(f"{option}: {folder} takes no files ({reason}); name another place") from None
 
 
-def refuse_unwritable_file(file: Path) -> None:
+def refuse_unwritable_file(file: Path, option: str = "--out") -> None:
     """Refuse a file that cannot be written where it is to lie."""
     if file.is_dir():
-        raise InvalidInput(f"--out: {file} is a folder; name a file in it, such as bench.json")
+        raise InvalidInput(f"{option}: {file} is a folder; name a file in it, such as bench.json")
     if not file.exists() or file.is_file():  # a pipe or a device is written as it stands
-        refuse_unwritable(file.absolute().parent, "--out")
+        refuse_unwritable(file.absolute().parent, option)
 
 
 def is_first(environment: Mapping[str, str] = os.environ) -> bool:
