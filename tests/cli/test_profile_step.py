@@ -91,7 +91,10 @@ def start(folder: Path, *options: str, **given) -> subprocess.Popen[str]:
     ("options", "said"),
     [
         (("own_job:make", "--plan", "plan.json"), "--plan goes with traces"),
-        (("own_job:make", "--save-plan", "missing/p.json"), "missing takes no files (no such file or directory)"),
+        (
+            ("own_job:make", "--save-plan", "missing/p.json"),
+            "missing takes no files (no such file or directory)",
+        ),
         (("trace.json", "--what-if", "amp"), "--what-if goes with a function or a network"),
         (("trace.json", "--keep-traces", "kept"), "--keep-traces goes with a function or a network"),
         (("own_job:make", "--steps", "0"), "'0' is no whole number from 1"),

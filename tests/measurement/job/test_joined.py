@@ -115,6 +115,12 @@ def test_a_prediction_is_compared_with_the_unslowed_step():
     )
 
 
+def test_a_trace_that_is_far_slower_than_the_step_is_called_distorted():
+    # 0.2 s traced is twice 0.1 s, which a profiler may do; more than five times 0.03 s is not believed
+    assert "distorted" not in joined(PROFILE, RUN, "").notes[0]
+    assert "distorted" in joined(PROFILE, replace(RUN, step_s=spread([0.03])), "").notes[0]
+
+
 def test_why_there_is_no_prediction_is_said():
     found = joined(replace(PROFILE, predicted=None), RUN, "no machine is given")
 

@@ -1,10 +1,14 @@
 """The traced profile of a job with what was measured of it without the profiler. Reads and runs nothing."""
 
 from dataclasses import replace
+from typing import Final
 
 from escala.measurement.job.record import StepRun
 from escala.measurement.profile.record import Prediction, Profile, Speed
 from escala.units import show_seconds
+
+MOST_SLOWED: Final = 2.0
+DISTURBED: Final = ", which other programs or the profiler distorted: run it again on a quiet machine"
 
 
 def joined(given: Profile, run: StepRun, unpredicted: str) -> Profile:
@@ -15,13 +19,14 @@ def joined(given: Profile, run: StepRun, unpredicted: str) -> Profile:
     """
     step_s, traced_s = run.step_s.median, given.critical.step_s
     both = f"a step took {show_seconds(step_s)}, and {show_seconds(traced_s)} under the profiler"
+    doubt = DISTURBED if traced_s > MOST_SLOWED * step_s else ""
     return replace(
         given,
         speed=None if given.speed is None else _unslowed(given.speed, traced_s, run),
         predicted=None if given.predicted is None else _against(given.predicted, step_s),
         run=run,
         unsaid=(*given.unsaid, *([f"prediction: {unpredicted}"] if unpredicted else [])),
-        notes=(*given.notes, f"{both}; its parts are those of the trace"),
+        notes=(*given.notes, f"{both}; its parts are those of the trace{doubt}"),
     )
 
 
