@@ -77,7 +77,8 @@ def profile_step(target: str, given: Mapping[str, Any], as_json: bool) -> int:
             refuse_unwritable_file(Path(given[name]), f"--{name.replace('_', '-')}")
     require_torch()
     with _folder(given["keep_traces"] if is_first() else None) as folder:
-        request, asked = _request(target, given, folder), _asked(target, given)
+        asked = _asked(target, given)  # reads the cores, before torch is loaded and binds its threads
+        request = _request(target, given, folder)
         with stdout_kept(), progressing() if is_first() else nullcontext(_quiet) as progress:
             from escala.report.step_view import profiled_step
 
