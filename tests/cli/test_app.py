@@ -71,9 +71,10 @@ def examples(verb: str) -> list[str]:
 
 
 def is_short(example: str) -> bool:
-    """Whether an example neither measures this machine for minutes nor runs a training step on it."""
+    """Whether an example neither measures this machine for minutes nor runs PyTorch on it."""
     measures = example.startswith("escala bench") and "--ladder" not in example
-    return not measures and not example.startswith(("escala profile train:", "escala profile llama"))
+    runs = example.startswith(("escala profile train:", "escala profile llama")) or "--trace" in example
+    return not measures and not runs
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -240,6 +240,13 @@ def test_power_alone_is_integrated_over_all_samples():
     assert list(found.sources[0].left_out) == ["no column index or uuid: all rows are taken as one device"]
 
 
+def test_dmon_may_begin_with_an_empty_line(tmp_path):
+    log = tmp_path / "dmon.txt"
+    log.write_text("\n" + (DATA / "dmon.txt").read_text())
+
+    assert record([str(log)]).power == run("dmon.txt").power
+
+
 def test_dmon_with_a_time_goes_on_after_midnight():
     found = run("dmon-time.txt").power
 

@@ -60,7 +60,7 @@ def dmon(source: Source) -> Samples:
         cells = line.replace("#", " ").split()
         if line.lstrip().startswith("#"):
             names = [name.lower() for name in cells] if "gpu" in cells else names
-        elif len(cells) == len(names):
+        elif names and len(cells) == len(names):
             row = dict(zip(names, cells, strict=True))
             yield from _named(source, row, COLUMNS, f"gpu {row['gpu']}", clock.read(row))
         elif cells:
