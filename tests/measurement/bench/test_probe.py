@@ -44,3 +44,29 @@ def test_a_slow_first_message_is_sent_again():
     # the second call took 10 ms, so that four times the bytes are expected to take 40, not 8 s
     assert next_one.expected_s == 0.04
     assert not next_one.is_dear
+
+
+def calls_of(ranks: Ranks, *, is_joint: bool) -> int:
+    """How many calls of 5 ms make one sample."""
+    one = Probe(
+        subjects=(Subject(part="gemm", name="x"),),
+        make=lambda _: lambda: (5e-3,),
+        is_joint=is_joint,
+        slice_s=0.0,
+    )
+    one.round(ranks)
+    return one.calls
+
+
+class Agreeing(Ranks):
+    """Ranks that agree on everything."""
+
+    def most(self, value: float) -> float:
+        return value
+
+
+def test_computation_beside_other_ranks_is_timed_over_their_turns():
+    # 50 ms of calls of 5 ms; alone, or with messages, one call is a sample
+    assert calls_of(Agreeing(size=2), is_joint=False) == 10
+    assert calls_of(Agreeing(size=2), is_joint=True) == 1
+    assert calls_of(Ranks(), is_joint=False) == 1

@@ -12,6 +12,9 @@ from escala.measurement.bench.samples import Subject
 Work = Callable[[], object]
 Sample = Callable[[], tuple[float, ...]]
 LEAST_SAMPLE_S: Final = 1e-3
+LEAST_SHARED_S: Final = 50e-3
+"""Of a sample of computation beside other ranks: ranks of one core take turns of some milliseconds, and a
+shorter sample would fit between two turns, which no step of training does."""
 MOST_CALLS: Final = 1000
 LEAST_REPEATS, MOST_REPEATS = 2, 200
 SLOW_S: Final = 0.5
@@ -26,8 +29,8 @@ class Probe:
     """Subjects that one sample times, each in seconds of one call; `make` sets the sample up.
 
     A joint probe talks to other ranks, so all repeat it equally often; any other runs on all ranks at once,
-    as often as each can in its slice. `calls` are those of one sample, for work shorter than a millisecond;
-    `last_s` is what the last round took.
+    as often as each can in its slice. `calls` are those of one sample, for work shorter than a millisecond,
+    or than the turns in which ranks share a core; `last_s` is what the last round took.
     One that rests does nothing: every rank has the same probes, so that all go on together.
     `smaller` is the same work with `growth` times fewer bytes: where that tells that one call takes longer
     than `most_s`, the probe is dear and rests too.
@@ -79,10 +82,13 @@ class Probe:
         if agreed_s < SLOW_S or is_cold:
             second = sample()
             agreed_s = self._agreed(sum(second), ranks)
-            self._warmed = [second] if agreed_s >= LEAST_SAMPLE_S else []  # long enough to count
-        self.calls = max(1, min(MOST_CALLS, round(LEAST_SAMPLE_S / max(agreed_s, 1e-9))))
+            self._warmed = [second] if agreed_s >= self._least_s(ranks) else []  # long enough to count
+        self.calls = max(1, min(MOST_CALLS, round(self._least_s(ranks) / max(agreed_s, 1e-9))))
         self.cost_s = max(agreed_s * self.calls, 1e-9)
         return sample
+
+    def _least_s(self, ranks: Ranks) -> float:
+        return LEAST_SAMPLE_S if self.is_joint or ranks.size == 1 else LEAST_SHARED_S
 
     def _agreed(self, call_s: float, ranks: Ranks) -> float:
         return ranks.most(call_s) if self.is_joint else call_s
