@@ -169,7 +169,8 @@ def _speed(given: Speed | None) -> Iterator[str]:
         return
     yield f"{flop_rate(given.flop_per_s)} in products"
     if given.peak_flop_per_s is not None:
-        yield f"peak {flop_rate(given.peak_flop_per_s)} ({one_line(given.device or '')})"
+        peak = f"{flop_rate(given.peak_flop_per_s)} in {given.number_format}"
+        yield f"peak {peak} ({one_line(given.device or '')})"
     yield "" if given.hfu is None else f"HFU {percent(given.hfu)}"
     yield "" if given.mfu is None else f"MFU {percent(given.mfu)}"
 

@@ -45,7 +45,9 @@ PROFILE = Profile(
     critical_rank=0,
     ranks=(RANK,),
     arrivals=(),
-    speed=Speed(flop_per_s=2e10, device="chip", peak_flop_per_s=1e11, hfu=0.2, mfu=0.15),
+    speed=Speed(
+        flop_per_s=2e10, device="chip", number_format="bf16", peak_flop_per_s=1e11, hfu=0.2, mfu=0.15
+    ),
     verdict=Verdict(kind="compute", told="", changes=()),
     predicted=Prediction(
         plan_title="1 device",

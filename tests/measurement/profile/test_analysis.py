@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -145,21 +145,33 @@ def test_flop_count_products_once(kineto: ModuleType, read: Read):
     assert found.speed.hfu is None
 
 
-def test_utilisation_is_against_the_peak_of_the_named_device(kineto: ModuleType, read: Read):
+def test_utilisation_is_against_the_peak_of_the_named_device_in_the_format_that_ran(
+    kineto: ModuleType, read: Read
+):
     found = profile(read(on_a_device(kineto), device="NVIDIA H100 80GB HBM3")).speed
 
     assert found is not None
-    assert found.peak_flop_per_s == accelerator("h100-sxm").bf16_flop_per_s
+    assert found.number_format == "fp32"
+    assert found.peak_flop_per_s == accelerator("h100-sxm").fp32_flop_per_s
     assert found.hfu == pytest.approx(4e6 / (1000 * US) / found.peak_flop_per_s, rel=1e-9)
     assert found.mfu is None
 
 
 def test_thin_products_are_limited_by_memory(kineto: ModuleType, read: Read):
-    # 2e6 FLOP over 3 * 100 * 100 * 4 bytes are 17 a byte; an H100 needs some 300
+    # 2e6 FLOP over 3 * 100 * 100 * 4 bytes are 17 a byte; an H100 needs some 26 in fp32
     found = profile(read(on_a_device(kineto)), device=accelerator("h100-sxm")).critical
 
     assert found.waits.compute_s == 0
     assert found.waits.memory_s / US == pytest.approx(550, rel=1e-9)
+
+
+def test_what_thin_is_goes_by_the_format_that_ran(kineto: ModuleType, read: Read):
+    # at 20 TFLOP/s in fp32 it needs some 8 a byte, whatever its 16-bit units could do
+    slow = replace(accelerator("h100-sxm"), fp32_flop_per_s=20e12)
+    found = profile(read(on_a_device(kineto)), device=slow).critical
+
+    assert found.waits.compute_s > 0
+    assert found.waits.memory_s / US < 550
 
 
 def test_a_late_rank_is_a_straggler_whatever_its_clock_says(kineto: ModuleType, read: Read):

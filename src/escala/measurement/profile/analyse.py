@@ -1,5 +1,6 @@
 """Traces of one run to a Profile: every rank's step, the rank that decides, its verdict. Reads no file."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,13 +27,19 @@ from escala.measurement.profile.record import (
     Steps,
     Waits,
 )
+from escala.measurement.profile.shapes import FORMATS, Product
 from escala.measurement.profile.steps import WHOLE, Windows, windows
 from escala.measurement.profile.timeline import Timeline, timeline
 from escala.measurement.profile.traffic import ranks_of, traffic
 from escala.measurement.profile.verdict import verdict
 from escala.model.cluster import Accelerator
-from escala.model.efficiency import memory_bytes_per_s
-from escala.model.flops import accelerator_peak_flop_per_s, model_flop, utilisation
+from escala.model.efficiency import memory_bytes_per_s, peak_flop_per_s
+from escala.model.flops import (
+    accelerator_peak_flop_per_s,
+    model_flop,
+    reference_peak_flop_per_s,
+    utilisation,
+)
 from escala.model.plan import Plan
 from escala.model.problem import Problem
 
@@ -61,13 +68,13 @@ def profile(
     _refuse_different_steps(traces, found)
     _refuse_no_time(traces, found)
     count = len(found[0].spans)
-    ridge = None if chip is None else accelerator_peak_flop_per_s(chip) / memory_bytes_per_s(chip)
-    moments = [timeline(each.events, steps, ridge) for each, steps in zip(traces, found, strict=True)]
+    ridges = {} if chip is None else _ridges(chip)
+    moments = [timeline(each.events, steps, ridges) for each, steps in zip(traces, found, strict=True)]
     ranks = [_rank(each, its, count) for each, its in zip(traces, moments, strict=True)]
     place = int(np.argmin([each.phases.communication_s for each in ranks]))
     critical = ranks[place]
     waited = arrivals(traces, [each.window for each in moments], count, critical.step_s)
-    speed = _speed(critical, chip, planned)
+    speed = _speed(critical, chip, planned, _usual_format(traces[place], moments[place]))
     return Profile(
         schema=PROFILE_SCHEMA,
         escala=__version__,
@@ -85,6 +92,14 @@ def profile(
         unsaid=_unsaid(traces, critical, waited, chip),
         notes=_notes(traces, found[place], moments[place], speed),
     )
+
+
+def _ridges(chip: Accelerator) -> dict[str, float]:
+    """Dense peak of every format / achieved memory speed; the usual peak where the format is not told."""
+    peaks = {name: peak_flop_per_s(chip, name) for name in set(FORMATS.values())}
+    known = {name: peak for name, peak in peaks.items() if peak is not None}
+    usual = {"": accelerator_peak_flop_per_s(chip)}
+    return {name: peak / memory_bytes_per_s(chip) for name, peak in (known | usual).items()}
 
 
 def _refuse_different(trace: Trace, problem: Problem, device: Accelerator | None) -> None:
@@ -183,26 +198,43 @@ def _flop(trace: Trace, moments: Timeline, steps: int) -> float | None:
     """FLOP of the products that began in the steps; None where no shapes were recorded."""
     if not trace.events.products:
         return None
+    return sum(each.flop for each in _products(trace, moments)) / steps
+
+
+def _products(trace: Trace, moments: Timeline) -> list[Product]:
+    """The products that began in the steps."""
     rows = np.array(list(trace.events.products), np.int64)
-    work = np.array([each.flop for each in trace.events.products.values()])
-    return float(work[holds(moments.window, trace.events.start_s[rows])].sum()) / steps
+    began = holds(moments.window, trace.events.start_s[rows])
+    return [each for each, is_in in zip(trace.events.products.values(), began, strict=True) if is_in]
 
 
-def _speed(rank: RankProfile, chip: Accelerator | None, planned: Planned | None) -> Speed | None:
+def _usual_format(trace: Trace, moments: Timeline) -> str:
+    """The number format in which most FLOP of the steps are done; "" where it is not told."""
+    work: defaultdict[str, float] = defaultdict(float)
+    for each in _products(trace, moments):
+        work[each.number_format] += each.flop
+    return max(work, key=lambda name: work[name], default="")
+
+
+def _speed(
+    rank: RankProfile, chip: Accelerator | None, planned: Planned | None, number_format: str
+) -> Speed | None:
     if rank.flop is None:
         return None
-    peak = None if chip is None else accelerator_peak_flop_per_s(chip)
+    peak = None if chip is None or not number_format else peak_flop_per_s(chip, number_format)
     return Speed(
         flop_per_s=rank.flop / rank.step_s,
         device=None if chip is None else chip.name,
+        number_format=number_format or None,
         peak_flop_per_s=peak,
         hfu=None if peak is None else _share(rank.flop, rank.step_s, 1, peak),
-        mfu=None if peak is None or planned is None else _mfu(rank.step_s, peak, planned.problem),
+        mfu=None if planned is None else _mfu(rank.step_s, planned.problem),
     )
 
 
-def _mfu(step_s: float, peak_flop_per_s: float, problem: Problem) -> float:
-    return _share(model_flop(problem.workload), step_s, problem.cluster.devices, peak_flop_per_s)
+def _mfu(step_s: float, problem: Problem) -> float:
+    peak = reference_peak_flop_per_s(problem)
+    return _share(model_flop(problem.workload), step_s, problem.cluster.devices, peak)
 
 
 def _share(flop: float, step_s: float, devices: int, peak_flop_per_s: float) -> float:

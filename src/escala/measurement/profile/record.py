@@ -127,13 +127,15 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """FLOP/s of a rank in its step, beside the device's peak; `hfu` counts products that are repeated.
+    """FLOP/s of a rank in its step, beside the device's peak in the format of most of them.
 
-    `mfu` needs the work that the network asks for, so it needs a plan.
+    `hfu` is the share of that peak and counts products that are repeated. `mfu` is a share of the 16-bit
+    peak, as everywhere; it needs the work that the network asks for, so it needs a plan.
     """
 
     flop_per_s: float
     device: str | None
+    number_format: str | None
     peak_flop_per_s: float | None
     hfu: float | None
     mfu: float | None

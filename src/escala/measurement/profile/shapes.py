@@ -37,16 +37,27 @@ ELEMENT_BYTES: Final = {
     "float8_e4m3fn": 1,
     "float8_e5m2": 1,
 }
+# Number formats of the catalog's peaks by the same names.
+FORMATS: Final = {
+    "float": "fp32",
+    "float32": "fp32",
+    "half": "fp16",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+}
 _WHOLE: Final = re.compile(r"\d+")
 Dims = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Work of an operation that multiplies, and the bytes of its inputs and output."""
+    """Work of an operation that multiplies, bytes of its inputs and output, its format ("": not known)."""
 
     flop: float
     moved_bytes: float
+    number_format: str
 
 
 def product(name: str, dims: msgspec.Raw, types: msgspec.Raw, concrete: msgspec.Raw) -> Product | None:
@@ -59,12 +70,17 @@ def product(name: str, dims: msgspec.Raw, types: msgspec.Raw, concrete: msgspec.
         flop, elements = rule(shapes, decoded(concrete) or [])
     except (ArithmeticError, IndexError, TypeError, ValueError):
         return None  # another signature than the one that is known
-    return Product(flop, elements * element_bytes(first_type(decoded(types))))
+    name = first_type(decoded(types))
+    return Product(flop, elements * element_bytes(name), FORMATS.get(_plain(name), ""))
 
 
 def element_bytes(name: str) -> int:
     """Bytes of one element; 4 where the name is not known, as most numbers are."""
-    return ELEMENT_BYTES.get(name.lower().removeprefix("c10::").removeprefix("torch."), 4)
+    return ELEMENT_BYTES.get(_plain(name), 4)
+
+
+def _plain(name: str) -> str:
+    return name.lower().removeprefix("c10::").removeprefix("torch.")
 
 
 def elements_of(dims: Any) -> int:

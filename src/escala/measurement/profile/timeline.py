@@ -4,6 +4,7 @@ On an accelerator its own timeline decides, and the processor only says why it h
 the operations of the processor are the timeline.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,8 @@ from escala.model.columns import F64, I64, Bool
 # Assumption: an operation that is as a rule itself busy for less has done no more than being called: PyTorch
 # needs some 2 to 5 µs for one on a processor, and the profiler adds as much.
 LEAST_WORK_S: Final = 10e-6
+Ridges = Mapping[str, float]
+"""FLOP a byte, by number format, from which on the device's products and not its memory are the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,21 +57,22 @@ class Timeline:
         return without(without(self.messages, self.busy), self.data)
 
 
-def timeline(events: Events, steps: Windows, ridge_flop_per_byte: float | None) -> Timeline:
-    """The moments of one rank; products with fewer FLOP a byte than the ridge count as memory."""
+def timeline(events: Events, steps: Windows, ridges: Ridges) -> Timeline:
+    """The moments of one rank; products below the ridge of their format (FLOP a byte) count as memory."""
     has_device = bool(events.of(Kind.KERNEL).any())
     build = _of_device if has_device else _of_processor
-    return build(events, steps.window, marks(events), _thin(events, ridge_flop_per_byte))
+    return build(events, steps.window, marks(events), _thin(events, ridges))
 
 
-def _thin(events: Events, ridge_flop_per_byte: float | None) -> Bool:
+def _thin(events: Events, ridges: Ridges) -> Bool:
     """Which operations are products that move so many bytes that memory limits them."""
     is_thin = np.zeros(len(events), bool)
-    if ridge_flop_per_byte is not None:
-        rows = [
-            row for row, each in events.products.items() if each.flop < ridge_flop_per_byte * each.moved_bytes
-        ]
-        is_thin[rows] = True
+    rows = [
+        row
+        for row, each in events.products.items()
+        if each.flop < ridges.get(each.number_format, 0.0) * each.moved_bytes
+    ]
+    is_thin[rows] = True
     return is_thin
 
 
