@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from escala import catalog
 from escala.catalog.networks import network
 from escala.model.flops import (
+    CONVENTION,
+    convention,
     forward_flop,
     hardware_flop,
     model_flop,
@@ -25,7 +27,7 @@ from escala.model.network import (
     StackRole,
 )
 from escala.model.parameters import active_parameters
-from escala.model.plan import Plan, Plans, Recompute, Schedule
+from escala.model.plan import Plan, Plans, Precision, Recompute, Schedule
 from escala.model.problem import Problem
 from escala.model.workload import Lora, Method, Workload
 
@@ -175,3 +177,11 @@ def test_utilisation_is_against_the_dense_16_bit_peak(gpu, tera):
     )
 
     assert reference_peak_flop_per_s(problem) == tera * 1e12
+
+
+def test_a_wider_format_names_the_peak_that_its_mfu_is_a_share_of():
+    chip = catalog.accelerator("h100-sxm")
+
+    assert convention(chip, Precision.BF16) == CONVENTION
+    assert "share of the bf16 peak, which fp32" in convention(chip, Precision.FP32)
+    assert "share of the bf16 peak, which tf32" in convention(chip, Precision.TF32)

@@ -13,7 +13,8 @@ from escala.model.cluster import Accelerator
 from escala.model.columns import F64
 from escala.model.matmuls import Core, Shape, layer_work
 from escala.model.network import Network
-from escala.model.plan import Plan, Plans, Recompute
+from escala.model.plan import Plan, Plans, Precision, Recompute
+from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.model.stages import kinds
 from escala.model.workload import Workload
@@ -81,3 +82,12 @@ def reference_peak_flop_per_s(problem: Problem) -> float:
 def accelerator_peak_flop_per_s(accelerator: Accelerator) -> float:
     """The peak of a device in its usual format: bf16, else fp16, else fp32, dense."""
     return accelerator.bf16_flop_per_s or accelerator.fp16_flop_per_s or accelerator.fp32_flop_per_s
+
+
+def convention(accelerator: Accelerator, precision: Precision) -> str:
+    """How MFU counts; names the peak where products are of a wider format, which cannot reach it."""
+    usual = next((name for name in ("bf16", "fp16") if getattr(accelerator, f"{name}_flop_per_s")), "fp32")
+    name = recipe(precision).peak
+    if usual == "fp32" or name not in ("fp32", "tf32"):
+        return CONVENTION
+    return f"{CONVENTION}; a share of the {usual} peak, which {name} does not reach"

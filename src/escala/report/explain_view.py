@@ -7,7 +7,7 @@ from escala import __version__
 from escala.model import explain
 from escala.model.estimate import estimate
 from escala.model.explain import Explanation
-from escala.model.flops import CONVENTION, reference_peak_flop_per_s
+from escala.model.flops import convention, reference_peak_flop_per_s
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -140,7 +140,7 @@ def explained(file: PlanFile, row: int) -> Explained:
         memory_phases_bytes=_phases(story) if story else {},
         families=family_views(asked),
         sensitivity=tuple(_change(each) for each in sensitivity(problem, plan)) if story else (),
-        mfu_convention=CONVENTION,
+        mfu_convention=convention(problem.accelerator, plan.precision),
         tie_share=TOLERANCE,
         calibration=calibration_view(problem),
         doubt=doubt(problem, result, 0),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from escala import __version__
-from escala.model.flops import CONVENTION
+from escala.model.flops import convention
 from escala.model.problem import Problem
 from escala.planning.advice import remedies
 from escala.planning.defaults import Assumed
@@ -75,7 +75,7 @@ def answer(asked: Asked) -> Answer:
         assumptions=tuple(_assumption(each) for each in asked.assumed),
         energy_unknown=energy_unknown(problem),
         broken_fix=() if found.considered else broken_fix(problem, asked.limits),
-        mfu_convention=CONVENTION,
+        mfu_convention=convention(problem.accelerator, asked.limits.precision),
         calibration=calibration_view(problem),
         doubt=doubt(problem, found.ranking, found.recommended),
         advice=remedy_views(asked),
