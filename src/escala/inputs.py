@@ -3,6 +3,7 @@
 Whatever is wrong with a file is one InvalidInput: missing, not allowed, too large, wrong encoding.
 """
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from escala.errors import InvalidInput, one_line
 MOST_BYTES: Final = 20_000_000
 UTF8_BOM: Final = b"\xef\xbb\xbf"
 UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+LOCKED: Final = "may not be read by this user; change its permissions"
 NO_WEIGHTS: Final = "name a description, not the weights"
 
 
@@ -30,9 +32,15 @@ def read_bytes(file: Path, most_bytes: int, hint: str) -> bytes:
     except FileNotFoundError:
         raise InvalidInput(f"{file} does not exist; check the path") from None
     except PermissionError:
-        raise InvalidInput(f"{file} may not be read by this user; change its permissions") from None
+        raise InvalidInput(f"{file} {LOCKED}") from None
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{file} cannot be read ({reason(error)}); check the path") from None
+
+
+def refuse_locked(folder: Path) -> None:
+    """Refuse a folder in which this user may not look, which else seems empty."""
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise InvalidInput(f"{folder} {LOCKED}")
 
 
 def utf8(content: bytes, name: str) -> str:

@@ -3,9 +3,13 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
+from rich.console import Console
 
+from escala.formats.bench_record import Bench
 from escala.measurement.bench import ladder
+from escala.report.bench_text import print_bench
 
 FILE = Path(__file__).parents[1] / "formats" / "data" / "bench.json"
 SMALL = ("llama-3.2-1b", "--precision", "fp32", "--seq", "512", "--global-batch", "8")
@@ -100,6 +104,22 @@ def test_other_files_are_refused(run, bench: Path, old: str, new: str, said: str
     bench.write_text(bench.read_text().replace(old, new))
 
     assert is_refused(run("plan", "gpt2", "--cluster", "bench.json"), said)
+
+
+@pytest.mark.parametrize(("backend", "shown"), [("none", "torch"), ("gloo", "gloo"), ("numpy", "numpy")])
+def test_the_header_of_one_rank_names_the_software_that_was_timed(
+    bench: Path, capsys: pytest.CaptureFixture[str], backend: str, shown: str
+):
+    document = msgspec.convert(json.loads(bench.read_text()) | {"backend": backend}, Bench)
+    print_bench(Console(), document)
+
+    assert f" {shown}, " in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_empty_file_is_called_empty(run, bench: Path):
+    bench.write_text("\n")
+
+    assert is_refused(run("plan", "gpt2", "--cluster", "bench.json"), "bench.json is empty; check the path")
 
 
 def test_half_a_file_is_refused(run, bench: Path):

@@ -1,6 +1,7 @@
 """From a log and a plan to a corrected plan, on the command line; wrong input is one clear line."""
 
 import json
+import os
 import shutil
 from contextlib import chdir
 from pathlib import Path
@@ -286,7 +287,7 @@ def change(path: Path, **given: object) -> None:
         ("one/run.json", "one/run.json is a run without its plan; write one/run.json:plan.json"),
         ("one/plan.json", "schema is 'escala/plan-file@1', which is no run"),
         ("one/run.json:absent.json", "absent.json does not exist"),
-        ("one/train.log:one/plan.json", "is no record"),
+        ("one/train.log:one/plan.json", "is no run record"),
         ("one/plan.json:one/plan.json", "this escala reads 'escala/run@1'"),
         (".", "has to hold one run or profile and holds none"),
     ],
@@ -318,6 +319,29 @@ def test_a_run_without_step_time_is_refused(run, runs: Path):
     change(runs / "one" / "run.json", step=None)
 
     assert "one has no step time" in run("calibrate", "one").err
+
+
+def test_a_place_that_takes_no_file_is_refused_before_anything_is_computed(
+    run, runs: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("escala.report.calibrate_view.calibration_answer", lambda *given: pytest.fail("ran"))
+
+    result = run("calibrate", "one", "-o", "absent/own.toml")
+    assert (result.code, result.out) == (2, "")
+    assert "--output: " in result.err
+    assert "takes no files (no such file or directory)" in result.err
+
+
+@pytest.mark.parametrize("verb", ["record", "calibrate", "profile"])
+def test_a_folder_that_may_not_be_read_is_named_and_not_called_empty(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+):
+    (tmp_path / "priv").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "priv")
+
+    result = run(verb, "priv")
+    assert (result.code, result.out) == (2, "")
+    assert "priv may not be read by this user; change its permissions" in result.err
 
 
 def test_a_run_is_never_written_over(run, runs: Path):

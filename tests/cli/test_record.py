@@ -147,13 +147,18 @@ def test_a_record_that_is_wrong_is_one_line(
     [
         (("",), "no run is named"),
         (("missing.json",), "does not exist"),
-        (("train.log",), "is no record; write one with `escala record train.log --out run.json`"),
+        (("train.log",), "is no run record; write one with `escala record train.log --out run.json`"),
+        (("bin.dat", "plan.json"), "is no run record; give the run.json that `escala record LOGS"),
+        (("empty.json", "plan.json"), "is no run record; give the run.json"),
+        (("run.json", "empty.json"), "empty.json is empty; check the path"),
         (("plan.json",), "this escala reads 'escala/run@1'"),
         (("run.json", "run.json"), "this escala reads 'escala/plan-file@1'"),
         (("run.json", "99"), "there is no plan 99"),
     ],
 )
 def test_wrong_names_of_verify(run, planned: Path, logs: Path, arguments: tuple[str, ...], said: str):
+    Path("bin.dat").write_bytes(b"\0\1")
+    Path("empty.json").write_bytes(b"")
     result = run("verify", *arguments)
 
     assert (result.code, result.out) == (2, "")

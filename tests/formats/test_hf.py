@@ -99,7 +99,7 @@ def test_impossible_path(path: str):
     assert "cannot be read" in refusal(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{'a': 1}", b"\x00\x01", b'{"a": NaN}', b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"{", b"{'a': 1}", b"\x00\x01", b'{"a": NaN}', b"[" * 100_000])
 def test_no_json(tmp_path: Path, content: bytes):
     assert "is not JSON (" in refusal(write(tmp_path, content))
 

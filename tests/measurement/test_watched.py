@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from escala.errors import InvalidInput
+from escala.measurement.logs.plain import printed
 from escala.measurement.logs.progress import Drawn, drawn
 from escala.measurement.logs.record import record
 from escala.measurement.sampling.sample import (
@@ -166,6 +167,78 @@ def test_epochs_of_a_bar_go_on_counting_and_the_pause_between_them_is_no_step(tm
 def test_stamped_lines_without_a_step_are_refused_in_one_line(tmp_path: Path):
     with pytest.raises(InvalidInput, match="has no line with a step"):
         record([stamped(tmp_path / "output.log", [(0.0, "hello")])])
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "step"),
+    [
+        ("step 38 loss 0.1185", "step#", 38),
+        ("Step 38/1000", "step#", 38),
+        ("iter 38: loss 0.1, time 5.00ms", "iter#", 38),
+        ("iteration 38", "iteration#", 38),
+        ("Epoch [2/5], Step [38/600], Loss: 0.2", "epoch#[#/#],#step#[", 38),
+        ("{'loss': 0.1, 'global_step': 38}", "{'loss':##,#'global_step':#", 38),
+    ],
+)
+def test_a_step_is_read_in_the_words_of_a_loop(line: str, words: str, step: int):
+    assert printed(line) == ((words, ""), step)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "max_steps 1000",
+        "100 steps",
+        "step time 38",
+        "step: 38 ms",
+        "step 0.38",
+        "substep 3",
+        "step 3x",
+        "step 1,000",
+        "stepping 3",
+    ],
+)
+def test_other_numbers_are_no_step(line: str):
+    assert printed(line) is None
+
+
+def test_printed_steps_are_counted_by_the_time_before_them(tmp_path: Path):
+    # a line every 10 steps and 20 s: 2 s a step; a checkpoint after each, an evaluation of 4 lines in between
+    training = [(20.0 * i, f"step {10 * i} loss {1 / (i + 1):.4f}") for i in range(1, 13)]
+    saved = [(at_s + 1, f"saved at {line.partition(' loss')[0]}") for at_s, line in training]
+    tested = [(at_s + 2 + i, f"eval step {i}") for at_s, _ in training for i in range(4)]
+    again = [(at_s + 3, f"{line.partition(' loss')[0]} done") for at_s, line in training]
+
+    found = record([stamped(tmp_path / "output.log", sorted([*training, *saved, *tested, *again]))])
+    assert found.step is not None
+    assert (found.step.how, found.step.median_s, found.last_step) == ("clock", 2.0, 120)
+    # 11 differences of 12 lines, 1 of them warm-up
+    assert (found.step.samples, found.step.high_quartile_s) == (10, 2.0)
+    assert found.sources[0].tool == "printed steps"
+
+
+def test_printed_steps_have_the_rank_before_them(tmp_path: Path):
+    lines = [(i * (1.0 + rank), f"[rank{rank}]: step {i}") for i in range(9) for rank in range(2)]
+
+    found = record([stamped(tmp_path / "output.log", lines)])
+    assert {each.rank: each.median_s for each in found.ranks} == {"rank 0": 1.0, "rank 1": 2.0}
+
+
+@pytest.mark.parametrize("steps", [(7,), (7, 7, 7), (3, 2, 1)])
+def test_a_step_number_that_does_not_grow_is_no_clock(steps: Sequence[int], tmp_path: Path):
+    lines = [(float(i), f"step {step}") for i, step in enumerate(steps)]
+
+    with pytest.raises(InvalidInput, match=r"such as 'step 38'.* print one at each step"):
+        record([stamped(tmp_path / "output.log", lines)])
+
+
+def test_a_watch_without_a_step_says_what_to_print(tmp_path: Path):
+    stamped(tmp_path / "output.log", [(0.0, "hello")])
+    sampled(tmp_path / "samples.jsonl", [sample(0.0), sample(1.0)])
+
+    (note,) = record([str(tmp_path)]).notes
+    assert "no step was found in" in note
+    assert "print one at each step" in note
 
 
 def test_power_of_samples_is_that_of_the_run_alone(tmp_path: Path):

@@ -11,7 +11,7 @@ from escala.errors import InvalidInput
 from escala.measurement.logs.gather import read_file
 from escala.measurement.logs.record import record
 from escala.measurement.logs.samples import MOST_SAMPLES, Gathered, Sample, What
-from escala.measurement.logs.source import LONGEST_LINE, Source
+from escala.measurement.logs.source import DECIMAL_COMMA, LONGEST_LINE, Source
 from escala.measurement.runrecord import RunRecord
 
 DATA = Path(__file__).parent / "data"
@@ -77,7 +77,7 @@ def test_decimal_commas_and_nan_are_said(tmp_path: Path):
 
     assert list(found.of(What.STEP_S)[""].values) == [1.0]
     assert found.left_out == {
-        "numbers with a decimal comma": 1,
+        "numbers with a decimal comma: set LC_ALL=C, or the locale of the tool": 1,
         "numbers that are not finite": 2,
         "step_s that is not above zero": 2,
     }
@@ -88,6 +88,20 @@ def test_a_row_that_is_cut_is_left_out(tmp_path: Path):
     found = read_file(Path(put(tmp_path, content[: content.rindex(b", 98 %")])))
 
     assert found.left_out == {"rows with another number of cells": 1}
+
+
+def test_a_decimal_comma_of_a_row_is_told_from_other_cells(tmp_path: Path):
+    header = "timestamp, index, power.draw [W], memory.used [MiB]\n"
+    good, bad = "2026/01/01 00:00:00.000, 0, {}, 100 MiB\n".format, "655,10 W"
+    found = read_file(Path(put(tmp_path, header + good("655.10 W") + good(bad) + good("655.10 W, 1"))))
+
+    assert found.left_out == {DECIMAL_COMMA: 1, "rows with another number of cells": 1}
+    assert "LC_ALL=C" in DECIMAL_COMMA
+
+
+def test_steps_without_a_time_are_sent_to_the_watch(tmp_path: Path):
+    with pytest.raises(InvalidInput, match="prints steps without a time; run it as `escala watch"):
+        record([put(tmp_path, "step 1 loss 0.3\nstep 2 loss 0.2\n")])
 
 
 def test_a_line_without_end_takes_no_memory(tmp_path: Path):

@@ -1,5 +1,7 @@
 """`escala calibrate`: one's own runs correct the next plan."""
 
+from pathlib import Path
+
 import click
 
 from escala.cli.options import examples, json_option
@@ -23,9 +25,12 @@ def command(runs: tuple[str, ...], output: str | None, as_json: bool) -> None:
     Each of RUNS is a run and its plan: RUN:PLAN (run.json:plan.json), a folder that holds both, or what
     `escala verify -o` wrote. Few runs move little; what no run informs stays.
     """
+    from escala.measurement.bench.request import refuse_unwritable_file
     from escala.report.calibrate_text import print_calibrated
     from escala.report.calibrate_view import calibration_answer, save_calibration
 
+    if output is not None:
+        refuse_unwritable_file(Path(output), "--output")
     with progressing() as progress:
         document = calibration_answer(runs, progress)
     if output is not None:

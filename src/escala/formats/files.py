@@ -16,6 +16,8 @@ def read_keys(file: Path) -> Mapping[str, object]:
     """The keys of a TOML, YAML or JSON file, by its ending; JSON when the ending is another."""
     text = read_text(file)
     kind, parse = _PARSERS.get(file.suffix.lower(), _PARSERS[".json"])
+    if kind == "JSON" and not text.strip():
+        raise InvalidInput(f"{file} is empty; check the path, or write it again")
     try:
         keys = parse(text)
     except (

@@ -93,7 +93,8 @@ def _header(given: Bench) -> Iterator[Text | str]:
     device = given.device
     yield Text(f"{count(given.ranks)} × {device.name}", style=STRONG)
     yield f"{gib(device.memory_bytes)} GiB each"
-    yield f"{given.backend}, {count(given.ranks_per_node)} rank{plural(given.ranks_per_node)} in a node"
+    software = "torch" if given.backend == "none" else given.backend  # none: one rank sends nothing
+    yield f"{software}, {count(given.ranks_per_node)} rank{plural(given.ranks_per_node)} in a node"
     yield f"{given.rounds} round{plural(given.rounds)} in {seconds(given.elapsed_s)}"
     yield "" if given.load is None else f"load {given.load:.1f} at the start"
     yield f"fingerprint {given.fingerprint.hash}"

@@ -16,6 +16,7 @@ import msgspec
 from escala import __version__
 from escala.errors import InvalidInput, spoken
 from escala.formats.files import read_keys
+from escala.inputs import refuse_locked
 from escala.measurement.paired import Paired
 from escala.measurement.profile.record import PROFILE_SCHEMA, Profile
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
@@ -101,6 +102,7 @@ def _table(keys: Mapping[str, object], key: str, name: str) -> Mapping[str, Any]
 
 def _in_folder(folder: Path) -> Paired:
     """The run and the plan of a folder, known by their schema."""
+    refuse_locked(folder)
     files = [(path, _schema(path)) for path in sorted(folder.glob("*.json"))[:MOST_FILES]]
     run = _only(folder, "run or profile", [path for path, schema in files if schema in MEASURED])
     plan = _only(folder, "plan", [path for path, schema in files if schema == PLAN_SCHEMA])

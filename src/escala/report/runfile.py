@@ -8,6 +8,7 @@ import msgspec
 from escala.errors import InvalidInput, spoken
 from escala.formats.files import read_keys
 from escala.inputs import UTF8_BOM
+from escala.measurement.logs.recognise import recognise
 from escala.measurement.logs.record import record
 from escala.measurement.logs.source import Source
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
@@ -32,8 +33,17 @@ def read_run(path: str) -> RunRecord:
     if not path.strip():
         raise InvalidInput("no run is named; give the run.json that `escala record --out` wrote")
     if not Source(Path(path)).head().lstrip(UTF8_BOM + b" \t\r\n").startswith(b"{"):
-        raise InvalidInput(f"{path} is no record; write one with `escala record {path} --out run.json`")
+        raise InvalidInput(f"{path} is no run record; {_made_from(path)}")
     return run_of(read_keys(Path(path)), path)
+
+
+def _made_from(path: str) -> str:
+    """What to do with a file that is no record: make one from it, if it is a log."""
+    try:
+        recognise(Source(Path(path)))
+    except InvalidInput:
+        return "give the run.json that `escala record LOGS --out run.json` writes"
+    return f"write one with `escala record {path} --out run.json`"
 
 
 def run_of(keys: Mapping[str, object], path: str) -> RunRecord:

@@ -8,6 +8,7 @@ from typing import Final
 from escala.errors import EscalaError, InvalidInput, one_line
 from escala.formats.hf import FILE_NAME
 from escala.formats.networks import HUB_PREFIX, find_config, find_network
+from escala.inputs import refuse_locked
 from escala.measurement.bench.place import software_differences
 from escala.measurement.bench.rounds import Progress
 from escala.measurement.job.joined import joined
@@ -33,6 +34,7 @@ def runs_here(target: str) -> bool:
         return True
     path = Path(target)
     if path.is_dir():
+        refuse_locked(path)
         return (path / FILE_NAME).is_file()
     if path.is_file():
         return path.name == FILE_NAME or _is_config(path)

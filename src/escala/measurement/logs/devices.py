@@ -9,7 +9,7 @@ from typing import Final
 
 from escala.errors import InvalidInput
 from escala.measurement.logs.samples import Sample, Samples, What
-from escala.measurement.logs.source import Source, stamp_s
+from escala.measurement.logs.source import OTHER_WIDTH, Source, stamp_s
 from escala.units import DAY_S, MIB
 
 UNIT: Final = re.compile(r" *(?:W|MiB|%|C|MHz)$")
@@ -64,7 +64,7 @@ def dmon(source: Source) -> Samples:
             row = dict(zip(names, cells, strict=True))
             yield from _named(source, row, COLUMNS, f"gpu {row['gpu']}", clock.read(row))
         elif cells:
-            source.leave("rows with another number of cells")
+            source.leave(OTHER_WIDTH)
 
 
 class _Clock:
@@ -96,7 +96,7 @@ def dcgmi(source: Source) -> Samples:
             row = dict(zip(names, cells[2:], strict=True))
             yield from _named(source, row, DCGM, f"gpu {cells[1]}", None)
         elif cells and cells not in (["ID"], ["Id"]):
-            source.leave("rows with another number of cells")
+            source.leave(OTHER_WIDTH)
     if names and not set(names) & set(DCGM):
         raise InvalidInput(f"{source} has neither power nor memory; run dcgmi dmon with -e 155,252")
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from escala.errors import InvalidInput, one_line
-from escala.measurement.logs.recognise import MLFLOW, WATCH, recognise
+from escala.inputs import refuse_locked
+from escala.measurement.logs.recognise import MLFLOW, STEPS, WATCH, recognise
 from escala.measurement.logs.samples import Gathered
 from escala.measurement.logs.source import Source
 from escala.measurement.logs.watched import count_once, read_watched
@@ -64,6 +65,7 @@ def read_file(path: Path) -> Gathered:
 
 
 def _folder(folder: Path) -> Folder:
+    refuse_locked(folder)
     paths = _inside(folder)
     logs = tuple(each for each in map(_or_none, paths) if each is not None)
     if not logs:
@@ -80,7 +82,7 @@ def _folder(folder: Path) -> Folder:
 def _passed_over(found: Folder, name: str) -> list[str]:
     """Notes on the files of a folder that were not read."""
     others = [f"{found.passed_over} files of {one_line(name)} are no log"] if found.passed_over else []
-    return [*others, *(f"no step was found in {one_line(each)}" for each in found.stepless)]
+    return [*others, *(f"no step was found in {one_line(each)}; {STEPS}" for each in found.stepless)]
 
 
 def _inside(folder: Path) -> list[Path]:

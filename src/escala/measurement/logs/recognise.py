@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from escala.errors import InvalidInput
-from escala.measurement.logs import devices, events, meters, progress, stdout, trackers
+from escala.measurement.logs import devices, events, meters, plain, progress, stdout, trackers
 from escala.measurement.logs.samples import Samples
 from escala.measurement.logs.source import Source, text_of
 from escala.measurement.logs.stamped import STAMP, Stamped, stamped
@@ -36,6 +36,7 @@ TENSORBOARD: Final = Format("TensorBoard", events.tensorboard, is_utc=True)
 MLFLOW: Final = Format("MLflow", trackers.mlflow_file, is_utc=True)
 WATCH: Final = Format("escala watch", lambda source: iter(()), is_utc=True)
 PROGRESS: Final = Format("progress bar", stamped(progress.progress), is_utc=True)
+PLAIN: Final = Format("printed steps", stamped(plain.plain), is_utc=True)
 # Keys of the object that the file is, or that its first line is; the first that is there decides.
 OBJECTS: Final = {
     "log_history": Format("HF Trainer", trackers.huggingface),
@@ -75,6 +76,12 @@ KNOWN: Final = (
     "dcgmi dmon, CodeCarbon, Zeus and the folder of escala watch"
 )
 
+STEPS: Final = (
+    "known are lines of Megatron-LM, torchtitan and DeepSpeed, bars of tqdm, and lines such as 'step 38', "
+    "'Step 38/1000' or 'iteration 38:' whose number grows; print one at each step"
+)
+"""Lines with a time before them in which a step is found, and what to do where there are none."""
+
 
 def recognise(source: Source) -> Format:
     """The format of a file; InvalidInput says what was looked for where it is none of them."""
@@ -84,11 +91,12 @@ def recognise(source: Source) -> Format:
     text = text_of(head, source)
     if STAMP.match(text):
         return _stamped(source)
-    found = (
-        _object(text)
-        if text.lstrip().startswith("{")
-        else _table(text, source) or _printed(Source(source.path))
-    )
+    is_object = text.lstrip().startswith("{")
+    found = _object(text) if is_object else _table(text, source) or _printed(Source(source.path))
+    if found is None and not is_object and _has_step(Source(source.path)):
+        raise InvalidInput(
+            f"{source} prints steps without a time; run it as `escala watch -- COMMAND`, which adds one"
+        )
     if found is None:
         raise InvalidInput(f"{source} is in no format that can be read; there are {KNOWN}")
     return found
@@ -138,7 +146,7 @@ def _has(names: list[str], wanted: str) -> bool:
 
 
 def _stamped(source: Source) -> Format:
-    """The tool of lines that have a time before them, or the bars among them."""
+    """The tool of lines that have a time before them, or the bars or printed steps among them."""
     has_bar = False
     for line in islice(Stamped(source.path).lines(), MOST_LINES):
         found = _tool(line)
@@ -147,12 +155,18 @@ def _stamped(source: Source) -> Format:
         has_bar = has_bar or progress.drawn(line) is not None or progress.END.search(line) is not None
     if has_bar:
         return PROGRESS
-    raise InvalidInput(f"{source} has no line with a step; there are steps of {KNOWN}")
+    if plain.longest(Stamped(source.path)) is not None:
+        return PLAIN
+    raise InvalidInput(f"{source} has no line with a step; {STEPS}")
 
 
 def _printed(source: Source) -> Format | None:
     lines = islice(source.lines(), MOST_LINES)
     return next((kind for line in lines if (kind := _tool(line)) is not None), None)
+
+
+def _has_step(source: Source) -> bool:
+    return any(map(plain.printed, islice(source.lines(), MOST_LINES)))
 
 
 def _tool(line: str) -> Format | None:

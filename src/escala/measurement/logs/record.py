@@ -174,6 +174,7 @@ def _notes(run: Told | None) -> tuple[str, ...]:
         return ()
     back = int(np.sum(np.diff(run.slowest.steps) < 0))
     again = 0 if run.how == CLOCK else int(np.sum(np.diff(run.slowest.steps[run.slowest.steps >= 0]) == 0))
-    restarts = [f"the steps go back {back} times: the run was restarted"] if back else []
+    why = "the run was restarted, or counts each epoch anew"
+    restarts = [f"the steps go back {back} times: {why}"] if back else []
     ranks = [f"{again} lines repeat a step: ranks whose lines do not name them are one"] if again else []
     return (*run.notes, *restarts, *ranks)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from escala.errors import InvalidInput, one_line
-from escala.inputs import UTF8_BOM, UTF16_BOMS, reason
+from escala.inputs import LOCKED, UTF8_BOM, UTF16_BOMS, reason
 
 LONGEST_LINE: Final = 2**20
 HEAD_BYTES: Final = 2**16
@@ -24,10 +24,12 @@ STAMP: Final = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(
 NUMBER: Final = re.compile(
     r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf(inity)?)", re.IGNORECASE | re.ASCII
 )
+BETWEEN_DIGITS: Final = re.compile(r"\d,(?=\d)")
+OTHER_WIDTH: Final = "rows with another number of cells"
 COMMA: Final = re.compile(r"[-+]?\d+,\d+")
 CUT: Final = "a last line that is cut short"
 UNREADABLE: Final = "cells that are no number"
-DECIMAL_COMMA: Final = "numbers with a decimal comma"
+DECIMAL_COMMA: Final = "numbers with a decimal comma: set LC_ALL=C, or the locale of the tool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Source:
                 yield file
         except FileNotFoundError:
             raise InvalidInput(f"{self} does not exist; check the path") from None
+        except PermissionError:
+            raise InvalidInput(f"{self} {LOCKED}") from None
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{self} cannot be read ({reason(error)}); check the path") from None
 
@@ -67,13 +71,13 @@ class Source:
 
     def rows(self) -> Iterator[list[str]]:
         """Rows of a CSV file that have as many cells as its first; a cut row is left out."""
-        width = 0
+        width, last = 0, [""]
         try:
-            for row in csv.reader(self._pieces(), skipinitialspace=True):
+            for row in csv.reader(_kept(self._pieces(), last), skipinitialspace=True):
                 if row and len(row) == (width := width or len(row)):
                     yield row
                 elif row:
-                    self.leave("rows with another number of cells")
+                    self.leave(_other_width(len(row) - width, last[0]))
         except csv.Error as error:
             raise InvalidInput(f"{self} is no CSV ({reason(error)}); check the file") from None
 
@@ -112,6 +116,18 @@ class Source:
     def __str__(self) -> str:
         """The path as it may stand in a message."""
         return one_line(str(self.path))
+
+
+def _kept(lines: Iterator[str], last: list[str]) -> Iterator[str]:
+    """The lines, the last of which stands in a list of one."""
+    for line in lines:
+        last[0] = line
+        yield line
+
+
+def _other_width(more: int, line: str) -> str:
+    """Why a row has so many cells more than the header: each may be the second half of a number."""
+    return DECIMAL_COMMA if 0 < more == len(BETWEEN_DIGITS.findall(line)) else OTHER_WIDTH
 
 
 def text_of(head: bytes, name: object) -> str:

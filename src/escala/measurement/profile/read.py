@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from escala.errors import InvalidInput, one_line
+from escala.inputs import refuse_locked
 from escala.measurement.profile.columns import Builder, Event, Events, Held
 from escala.measurement.profile.pieces import Pieces
 
@@ -80,6 +81,7 @@ def trace_files(names: Sequence[str]) -> list[Path]:
 
 
 def _inside(folder: Path) -> list[Path]:
+    refuse_locked(folder)
     found = [each for each in sorted(folder.rglob("*")) if each.is_file() and each.name.endswith(ENDINGS)]
     if not found:
         raise InvalidInput(f"the folder {folder} holds no .json or .json.gz; name the traces")
