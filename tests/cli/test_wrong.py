@@ -45,7 +45,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "large.json": (large, "large.json is larger than 20 MB"),
     "utf16.json": (text("{}".encode("utf-16")), "utf16.json is encoded in UTF-16"),
     "latin.json": (text(b'{"a": "\xe9"}'), "latin.json is not UTF-8 at byte"),
-    "empty.json": (text(""), "empty.json is not JSON"),
+    "empty.json": (text(""), "empty.json is empty; check the path"),
     "zeros.json": (text("\0\0"), "zeros.json is not JSON"),
     "deep.json": (text("[" * 100_000), "deep.json is not JSON (nested too deeply)"),
     "list.json": (text("[1, 2]"), "list.json holds a list"),
