@@ -98,6 +98,11 @@ def start(folder: Path, *options: str, **given) -> subprocess.Popen[str]:
         (("trace.json", "--what-if", "amp"), "--what-if goes with a function or a network"),
         (("trace.json", "--keep-traces", "kept"), "--keep-traces goes with a function or a network"),
         (("own_job:make", "--steps", "0"), "'0' is no whole number from 1"),
+        (("own_job:make", "traces"), "own_job:make is run here and goes alone; give one function"),
+        (("own_job.py:make", "own_job.py:make"), "own_job.py:make is run here and goes alone"),
+        (("own_job.py",), "name the function in it: own_job.py:FUNCTION"),
+        (("own_job:",), "'own_job:' names half a function; write module:function"),
+        ((":make",), "':make' names half a function; write module:function"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(run, job: Path, options: tuple[str, ...], said: str):
@@ -123,6 +128,11 @@ def test_without_torch_the_command_that_installs_it_is_said(run, job, monkeypatc
     [
         (("nope",), "there is no trace nope here, and no network: unknown network 'nope'"),
         (("own_job:mak",), "unknown function 'mak': did you mean make?"),
+        (("own_job.make",), "for a function write own_job:make"),
+        (("config.json", "--seq", "17"), "--seq 17: the context of config.json is 16"),
+        (("gpt2", "--seq", "9999"), "--seq 9999: the context of gpt2 is 1,024"),
+        (("own_job:make", "--keep-traces", "own_job.py/x"), "--keep-traces: own_job.py/x cannot be made"),
+        (("own_job:make", "--keep-traces", "/proc/x"), "--keep-traces: /proc/x cannot be made"),
         (("own_jo:make",), "there is no module 'own_jo' here"),
         (("own_job:make", "--micro-batch", "2"), "--micro-batch goes with a network"),
         (("own_job:make", "--what-if", "ampp"), "unknown practice 'ampp': did you mean amp"),

@@ -59,11 +59,16 @@ NETWORKS = FILES | {
     "negative.json": (config(hidden_size=-4), "'hidden_size' at the top level is -4"),
     "fraction.json": (config(num_hidden_layers=2.5), "'num_hidden_layers' at the top level is 2.5"),
     "many.json": (config(num_hidden_layers=10**9), "write a whole number from 1 to 10,000"),
+    "plan.json": (text('{"schema": "escala/plan-file@1"}'), "see it with `escala explain plan.json`"),
+    "run.json": (text('{"schema": "escala/run@1"}'), "with `escala verify run.json plan.json`"),
+    "bench.json": (text('{"schema": "escala/bench@1"}'), "plan on it with --cluster bench.json"),
     "twice.toml": (text("a = 1\na = 2"), "twice.toml is not TOML"),
     "tag.yaml": (text('!!python/object/apply:os.system ["true"]'), "tag.yaml is not YAML"),
 }
 CLUSTERS = FILES | {
-    "key.toml": (text("x = 1"), "key.toml: unknown key 'x'"),
+    "key.toml": (text('accelerator = "h100-sxm"\nx = 1'), "key.toml: unknown key 'x'"),
+    "other.json": (text('{"a": 1}'), "other.json is no description of a cluster: it has none of name"),
+    "plan.json": (text('{"schema": "escala/plan-file@1"}'), "see it with `escala explain plan.json`"),
     "none.toml": (text('accelerator = "h100-sxm"\ndevices = 0'), "devices is 0"),
     "minus.toml": (text('accelerator = "h100-sxm"\ndevices = -4'), "devices is -4"),
     "true.toml": (text('accelerator = "h100-sxm"\ndevices = true'), "devices is true; give a whole number"),
@@ -107,6 +112,12 @@ def test_a_wrong_cluster_file(run, name: str):
     make(Path(name))
 
     is_refused(run("plan", "gpt2", "--cluster", name), said)
+
+
+def test_a_record_of_a_run_is_not_explained_but_verified(run):
+    Path("run.json").write_text('{"schema": "escala/run@1"}')
+
+    is_refused(run("explain", "run.json"), "set it beside its plan with `escala verify run.json plan.json`")
 
 
 @pytest.mark.parametrize("name", FILES)

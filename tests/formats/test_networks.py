@@ -61,14 +61,24 @@ def test_hub_without_its_library_names_the_command(monkeypatch: pytest.MonkeyPat
         find_network("hf:Qwen/Qwen3-0.6B")
 
 
+class Lost(Exception):
+    """What the HTTP library of the hub raises; no OSError."""
+
+
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A stand-in for the library: fetches what the test sets, or raises it."""
     import sys
     import types
 
-    library = types.ModuleType("huggingface_hub")
+    library: Any = types.ModuleType("huggingface_hub")
+    library.errors = types.ModuleType("huggingface_hub.errors")
+    library.errors.HfHubHTTPError = type("HfHubHTTPError", (Lost, OSError), {})
+    library.try_to_load_from_cache = lambda name, file: None
+    library.hf_hub_url = "{}/{}".format
+    library.get_hf_file_metadata = lambda url: None
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", library.errors)
     return library
 
 
@@ -88,6 +98,16 @@ def test_offline_hub_is_one_clear_line(fetched: Any):
     fetched.hf_hub_download = offline
 
     with pytest.raises(InvalidInput, match=r"cannot be fetched from the hub \(no connection\); check the id"):
+        hub.from_hub("Qwen/Qwen3-0.6B")
+
+
+def test_a_lost_connection_is_one_try_and_one_line(fetched: Any):
+    def lost(url: str) -> None:
+        raise Lost("Name or service not known\nmore lines")
+
+    fetched.get_hf_file_metadata = lost  # the download, which retries, is not there to be called
+
+    with pytest.raises(InvalidInput, match=r"from the hub \(Name or service not known\); check the id"):
         hub.from_hub("Qwen/Qwen3-0.6B")
 
 

@@ -32,8 +32,9 @@ def command(targets: tuple[str, ...], as_json: bool, **given: Any) -> int:
     TARGETS are Chrome traces of PyTorch's profiler (.json or .json.gz), one a rank, or folders of them. Or a
     step is run here: of package.module:function, or of a network (a name, a config.json, hf:owner/name).
     """
-    from escala.report.step_view import runs_here
+    from escala.report.step_view import refuse_half_named, runs_here
 
+    refuse_half_named(targets)
     if len(targets) == 1 and runs_here(targets[0]):
         return profile_step(targets[0], given, as_json)
     refuse_step_options(given)

@@ -76,9 +76,10 @@ def profile_step(target: str, given: Mapping[str, Any], as_json: bool) -> int:
         if given[name] is not None:
             refuse_unwritable_file(Path(given[name]), f"--{name.replace('_', '-')}")
     require_torch()
+    keys = _keys(target, given)
     with _folder(given["keep_traces"] if is_first() else None) as folder:
         asked = _asked(target, given)  # reads the cores, before torch is loaded and binds its threads
-        request = _request(target, given, folder)
+        request = _request(target, given, folder, keys)
         with stdout_kept(), progressing() if is_first() else nullcontext(_quiet) as progress:
             from escala.report.step_view import profiled_step
 
@@ -104,7 +105,21 @@ def _told(ran: "Ran", given: Mapping[str, Any], as_json: bool) -> int:
     return INTERRUPTED if document.run is not None and document.run.is_interrupted else 0
 
 
-def _request(target: str, given: Mapping[str, Any], folder: Path) -> "StepRequest":
+def _keys(target: str, given: Mapping[str, Any]) -> Mapping[str, object] | None:
+    """The config.json of a network, which holds so long a sample; None of a function."""
+    from escala.measurement.job.target import names_function
+    from escala.report.step_view import config_of, refuse_beyond_context
+
+    if names_function(target):
+        return None
+    keys = config_of(target)
+    refuse_beyond_context(target, keys, given["seq"])
+    return keys
+
+
+def _request(
+    target: str, given: Mapping[str, Any], folder: Path, keys: Mapping[str, object] | None
+) -> "StepRequest":
     from escala.measurement.bench.device import present_kind
     from escala.measurement.bench.request import checked_kind
     from escala.measurement.job.request import (
@@ -114,11 +129,8 @@ def _request(target: str, given: Mapping[str, Any], folder: Path) -> "StepReques
         checked_practices,
         checked_precision,
     )
-    from escala.measurement.job.target import names_function
-    from escala.report.step_view import config_of
 
-    is_function = names_function(target)
-    if is_function:
+    if keys is None:
         _refuse(OF_CONFIGS, given, "goes with a network; a function makes its own batches and model")
     practices = checked_practices(given["what_if"])
     kind = present_kind(checked_kind(given["device"]))
@@ -134,7 +146,7 @@ def _request(target: str, given: Mapping[str, Any], folder: Path) -> "StepReques
         steps=given["steps"],
         rounds=given["rounds"],
         folder=folder,
-        keys=None if is_function else config_of(target),
+        keys=keys,
         sizes=sizes,
         practices=practices,
         moves=given["device"] is not None,
@@ -168,10 +180,12 @@ def _folder(kept: str | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as passing:
             yield Path(passing)
         return
+    from escala.measurement.bench.request import make_writable
+
     folder = Path(kept)
     if folder.is_dir() and any(folder.iterdir()):
         raise InvalidInput(f"--keep-traces: {kept} is not empty; name a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_writable(folder, "--keep-traces")
     yield folder
 
 

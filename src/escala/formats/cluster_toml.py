@@ -40,6 +40,7 @@ from escala.catalog.places import NODE_POWER_RATIO, Price, site
 from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.bench_cluster import bench_cluster, bench_of, is_bench
 from escala.formats.files import read_keys
+from escala.formats.other_files import refuse_other
 from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Link, Site, Storage
 
 SCHEMA: Final = "escala/cluster@1"
@@ -99,8 +100,14 @@ def read_cluster(path: str | Path, gpus: int | None = None) -> Cluster:
 def cluster_from_keys(keys: Mapping[str, object], origin: str = "cluster") -> Cluster:
     """The cluster that the keys of a file describe; `origin` names the file in messages."""
     top = _Keys(origin, "", keys)
+    refuse_other(keys, origin, SCHEMA)
     if "schema" in keys and keys["schema"] != SCHEMA:
         raise top.fail(f"schema is {spoken(keys['schema'])}; this escala reads '{SCHEMA}' and bench files")
+    if keys and not any(key in keys for key in _TOP_KEYS[1:]):
+        raise InvalidInput(
+            f"{origin} is no description of a cluster: it has none of {', '.join(_TOP_KEYS[1:])};"
+            " give a bench.json or a description"
+        )
     top.allow(_TOP_KEYS)
     groups = _groups(top)
     devices = sum(group.devices for group in groups)

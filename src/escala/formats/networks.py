@@ -10,7 +10,9 @@ from escala.errors import InvalidInput
 from escala.formats.files import read_keys
 from escala.formats.hf import FILE_NAME, read_network
 from escala.formats.hub import config_file, from_hub
+from escala.formats.network_keys import SCHEMA
 from escala.formats.network_toml import network_from_description
+from escala.formats.other_files import refuse_other
 from escala.model.network import Network
 
 HUB_PREFIX: Final = "hf:"
@@ -37,6 +39,7 @@ def find_config(given: str) -> Mapping[str, object]:
     if not given.lower().endswith(ENDINGS) and not path.exists():
         return catalog.config(given)
     keys = read_keys(path)
+    refuse_other(keys, given, SCHEMA)
     if path.suffix.lower() != ".json" or "network" in keys:
         raise InvalidInput(f"{given} describes a network in escala's own words; give its config.json")
     return keys
@@ -46,5 +49,6 @@ def _from_file(path: Path) -> Network:
     if os.path.isdir(path) or path.name == FILE_NAME:
         return read_network(path)
     keys = read_keys(path)
+    refuse_other(keys, str(path), SCHEMA)
     is_description = path.suffix.lower() != ".json" or "network" in keys
     return network_from_description(keys, str(path)) if is_description else read_network(path)

@@ -19,6 +19,7 @@ from escala.catalog.engines import assumptions
 from escala.catalog.loader import shown
 from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.files import read_keys
+from escala.formats.other_files import refuse_other
 from escala.model.cluster import Cluster
 from escala.model.network import Network
 from escala.model.own_numbers import with_own, without_own
@@ -87,6 +88,7 @@ def read_plan(path: str | Path) -> PlanFile:
 def plan_file_of(keys: Mapping[str, Any], where: str) -> PlanFile:
     """The plans that the keys of a plan.json hold; `where` names the place in messages."""
     schema = keys.get("schema")
+    refuse_other(keys, where, SCHEMA)
     if schema not in (SCHEMA, LAST_SCHEMA):
         raise InvalidInput(f"{where}: schema is {spoken(schema)}; this escala reads '{SCHEMA}'")
     _known(keys, PLAN_KEYS if schema == SCHEMA else LAST_KEYS, where)

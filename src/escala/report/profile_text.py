@@ -204,7 +204,7 @@ def _hidden(rank: RankProfile) -> list[str]:
 
 def _memory(rank: RankProfile) -> list[str]:
     return [
-        f"peak {show_bytes(each.allocated_bytes)} on {each.device}"
+        f"peak {show_bytes(each.allocated_bytes)} in the trace on {each.device}"
         + ("" if each.reserved_bytes is None else f", {show_bytes(each.reserved_bytes)} reserved")
         for each in rank.memory
     ]

@@ -15,6 +15,7 @@ from escala.report.layout import (
     STRONG,
     add_row,
     flow,
+    folded,
     hanging,
     put,
     put_table,
@@ -28,6 +29,7 @@ from escala.units import digits, percent, show_bytes, show_si
 STYLES: Final = {"faster": "green", "slower": "red", "failed": "red"}
 MOST_RANKS: Final = 8
 SLOW_FIRST_S: Final = 3.0
+RATIOS: Final = "Speed is the median of the ratios within a round, not the ratio of the medians."
 SAME_LOSS: Final = 1e-5
 """A relative difference that another order of sums makes in fp32 (6e-8 for one sum, over thousands)."""
 
@@ -58,6 +60,8 @@ def print_what_if(console: Console, given: WhatIf) -> None:
         if each.step_s is not None:
             add_row(table, _title(each), *_measured(each), _loss(each))
     put_table(console, table)
+    for line in folded(Text(RATIOS, style=QUIET), width_of(console)):
+        put(console, line)
     failed = [f"{each.title}: {one_line(each.why, 300)}" for each in given.tried if each.step_s is None]
     slow = [
         f"{each.title}: the first step took {seconds(each.first_step_s)}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from escala.catalog.families import context_of
 from escala.errors import EscalaError, InvalidInput, one_line
 from escala.formats.hf import FILE_NAME
 from escala.formats.networks import HUB_PREFIX, find_config, find_network
@@ -15,7 +16,7 @@ from escala.measurement.job.joined import joined
 from escala.measurement.job.predict import Asked, planned
 from escala.measurement.job.record import StepRun
 from escala.measurement.job.request import StepRequest
-from escala.measurement.job.target import names_function
+from escala.measurement.job.target import PYTHON, SEPARATOR, names_function
 from escala.measurement.profile.analyse import Planned, profile
 from escala.measurement.profile.read import ENDINGS, read_traces
 from escala.measurement.profile.record import Profile
@@ -51,6 +52,33 @@ def _is_config(path: Path) -> bool:
     return EVENTS not in head and any(key in head for key in CONFIG_KEYS)
 
 
+def refuse_half_named(targets: tuple[str, ...]) -> None:
+    """Refuse half of module:function, and what runs here beside others."""
+    for target in targets:
+        if target.endswith(PYTHON):
+            name = one_line(target)
+            raise InvalidInput(f"{name} is a file of Python; name the function in it: {name}:FUNCTION")
+        place, mark, function = target.rpartition(SEPARATOR)
+        if mark and not Path(target).exists() and not (place and function):
+            raise InvalidInput(
+                f"'{one_line(target)}' names half a function; write module:function or FILE.py:function"
+            )
+        if len(targets) > 1 and runs_here(target) and (names_function(target) or Path(target).exists()):
+            raise InvalidInput(
+                f"{one_line(target)} is run here and goes alone; give one function or network, or traces,"
+                " not both"
+            )
+
+
+def refuse_beyond_context(target: str, keys: Mapping[str, object], sequence_tokens: int | None) -> None:
+    """Refuse samples that are longer than a network holds."""
+    context = context_of(keys, one_line(target))
+    if sequence_tokens is not None and context is not None and sequence_tokens > context:
+        raise InvalidInput(
+            f"--seq {sequence_tokens}: the context of {one_line(target)} is {context:,}; give at most that"
+        )
+
+
 def config_of(target: str) -> Mapping[str, object]:
     """The config.json of a target; what is neither a file nor a network is refused as both."""
     try:
@@ -58,7 +86,16 @@ def config_of(target: str) -> Mapping[str, object]:
     except InvalidInput as error:
         if Path(target).exists() or target.startswith(HUB_PREFIX):
             raise
-        raise InvalidInput(f"there is no trace {one_line(target)} here, and no network: {error}") from None
+        said = f"there is no trace {one_line(target)} here, and no network: {error}"
+        raise InvalidInput(f"{said}{_as_function(target)}") from None
+
+
+def _as_function(target: str) -> str:
+    """What to write where a function is named with a dot, as Python does."""
+    place, _, function = target.rpartition(".")
+    if not place or not all(each.isidentifier() for each in (*place.split("."), function)):
+        return ""
+    return f"; for a function write {one_line(place)}{SEPARATOR}{one_line(function)}"
 
 
 def network_of(target: str, model: str | None) -> tuple[Network | None, str]:

@@ -68,6 +68,18 @@ def test_an_error_names_the_last_line_of_the_person(write):
     assert "\n" not in said
 
 
+def test_an_error_of_syntax_names_its_own_file_and_line(write):
+    wrong = write("def make():\n    return (1\n\nx = 2 2\n")
+    name = write(f"import {wrong}\n")
+
+    with pytest.raises(UserFault) as alone:
+        imported(f"{wrong}:make")
+    with pytest.raises(UserFault, match=rf"\({name}\.py:1, in <module>: `import {wrong}`; {wrong}\.py:2: "):
+        imported(f"{name}:make")
+
+    assert str(alone.value).endswith(f"raised SyntaxError: '(' was never closed ({wrong}.py:2: `return (1`)")
+
+
 def test_an_exit_is_told_and_prints_go_to_stderr(write, capsys: pytest.CaptureFixture[str]):
     name = write("import sys\n\ndef make():\n    print('hello')\n    sys.exit('no data')\n")
 

@@ -136,6 +136,13 @@ def test_a_trace_that_ends_early_is_cut_short(kineto: ModuleType, tmp_path: Path
         (b"  \n", "is empty"),
         (b'{"a": 1}', "has no 'traceEvents'"),
         (b"[1, 2]", "has no 'traceEvents'"),
+        (b"null", "has no 'traceEvents'"),
+        # {"schemaVersion":1, is 19 bytes long, "traceEvents":[ 15 and {"ts": 6
+        (
+            b'{"schemaVersion":1,"traceEvents":[{"ts":NaN}]}',
+            "an event that is no JSON: 'N' at byte 40 (NaN is no number in JSON)",
+        ),
+        (b'{"a":Infinity,"traceEvents":[]}', "'I' at byte 5 (Infinity is no number in JSON)"),
         (b"step 1 loss 2.3", "is no JSON"),
         (b'{"traceEvents": []}', "of another tool"),
         (b'{"traceEvents": [{"name": "a", "ts": "soon"}]}', "that PyTorch's profiler does not write"),

@@ -3,6 +3,6 @@
 One small builder for each family, in a table keyed by model_type. Code of a model repository is never run.
 """
 
-from escala.catalog.families.table import FAMILIES, Family, network_from_config
+from escala.catalog.families.table import FAMILIES, Family, context_of, network_from_config
 
-__all__ = ["FAMILIES", "Family", "network_from_config"]
+__all__ = ["FAMILIES", "Family", "context_of", "network_from_config"]

@@ -74,6 +74,10 @@ FAMILIES: Final[dict[str, Family]] = {
 }
 
 
+POSITION_TABLES: Final = ("gpt2", "gptj", "opt", "bert", "roberta")
+"""Families whose positions are rows of a table, so that a longer sample cannot be run."""
+
+
 def network_from_config(config: Mapping[str, object], name: str, source: str) -> Network:
     """The Network that the keys of a config.json describe.
 
@@ -91,6 +95,20 @@ def network_from_config(config: Mapping[str, object], name: str, source: str) ->
         stored_bits=_stored_bits(given),
         wrapped_class=family.wrapped_class,
     )
+
+
+def context_of(keys: Mapping[str, object], name: str) -> int | None:
+    """The most tokens of a sample that a config.json allows; None where it sets no bound.
+
+    A family's usual context is a bound only where its positions are a table.
+    """
+    config = Config(keys=keys, name=name)
+    family = FAMILIES.get(config.word("model_type"))
+    place = config.table("text_config") if config.has("text_config") else config
+    if place.has("max_position_embeddings"):
+        spare = 0 if family is None else family.spare_positions
+        return place.count("max_position_embeddings") - spare
+    return family.max_tokens if family and config.word("model_type") in POSITION_TABLES else None
 
 
 def _model_type(config: Config) -> str:

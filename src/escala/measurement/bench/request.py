@@ -65,6 +65,16 @@ def refuse_unwritable(folder: Path, option: str) -> None:
         raise InvalidInput(f"{option}: {folder} takes no files ({reason}); name another place") from None
 
 
+def make_writable(folder: Path, option: str) -> None:
+    """Make a folder, or refuse one that cannot be made or takes no files."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InvalidInput(f"{option}: {folder} cannot be made ({reason}); name another place") from None
+    refuse_unwritable(folder, option)
+
+
 def refuse_unwritable_file(file: Path, option: str = "--out") -> None:
     """Refuse a file that cannot be written where it is to lie."""
     if file.is_dir():

@@ -3,6 +3,7 @@
 This is the one place that catches every exception: code that is not ours may raise anything.
 """
 
+import importlib
 import sys
 import sysconfig
 import traceback
@@ -16,6 +17,8 @@ from escala.errors import EscalaError, InvalidInput, one_line
 LONGEST: Final = 300
 INSTALLED: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 OURS: Final = Path(__file__).resolve().parents[2]
+IMPORTING: Final = Path(importlib.__file__).parent
+FROZEN: Final = "<frozen "
 
 
 class UserFault(InvalidInput):
@@ -36,12 +39,14 @@ def user_code(what: str) -> Iterator[None]:
 
 def told(error: BaseException) -> str:
     """'raised ValueError: too wide (train.py:12, in loss: `x @ w`)': the last line that is the person's."""
-    said = one_line(str(error).strip().partition("\n")[0], LONGEST)
-    kind = type(error).__name__
+    kind, said = type(error).__name__, str(error)
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [each for each in frames if not _is_ours(each.filename)]
+    places = _places([each for each in frames if not _is_machinery(each.filename)])
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        said, places = error.msg, [*places, _place_of_syntax(error, error.filename)]
+    said = one_line(said.strip().partition("\n")[0], LONGEST)
     text = f"raised {kind}" + (f": {said}" if said else "")
-    return f"{text} ({'; '.join(_places(theirs))})" if theirs else text
+    return f"{text} ({'; '.join(places)})" if places else text
 
 
 def reason(error: BaseException) -> str:
@@ -52,8 +57,14 @@ def reason(error: BaseException) -> str:
 def _places(frames: list[traceback.FrameSummary]) -> list[str]:
     """The last line in code that was not installed as a package, then the line that raised, if another."""
     own = [each for each in frames if not _is_installed(each.filename)]
-    shown = [*own[-1:], *([frames[-1]] if not own or own[-1] is not frames[-1] else [])]
-    return [_place(each) for each in shown]
+    last = frames[-1:] if not own or own[-1] is not frames[-1] else []
+    return [_place(each) for each in (*own[-1:], *last)]
+
+
+def _place_of_syntax(error: SyntaxError, file: str) -> str:
+    """The line that Python cannot read, which no frame has."""
+    line = f": `{one_line(error.text.strip())}`" if error.text else ""
+    return f"{_short(file)}:{error.lineno}{line}"
 
 
 def _place(frame: traceback.FrameSummary) -> str:
@@ -72,5 +83,7 @@ def _is_installed(name: str) -> bool:
     return name.startswith("<") or any(Path(name).is_relative_to(each) for each in INSTALLED)
 
 
-def _is_ours(name: str) -> bool:
-    return Path(name).is_relative_to(OURS)
+def _is_machinery(name: str) -> bool:
+    """Whether a frame is escala's, or Python's way to import a module."""
+    path = Path(name)
+    return name.startswith(FROZEN) or path.is_relative_to(OURS) or path.parent == IMPORTING

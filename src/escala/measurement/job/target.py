@@ -12,6 +12,7 @@ from escala.errors import InvalidInput, one_line, unknown
 from escala.measurement.job.fault import user_code
 
 SEPARATOR: Final = ":"
+PYTHON: Final = ".py"
 HUB: Final = "hf:"
 CONTRACT: Final = "return (model, optimizer, batches, loss), or a function that runs one step"
 
@@ -38,8 +39,8 @@ def imported(target: str) -> Callable[[], Any]:
 
 
 def _module(place: str) -> ModuleType:
-    folder, name = (Path(place).parent, Path(place).stem) if place.endswith(".py") else (Path(), place)
-    if place.endswith(".py") and not Path(place).is_file():
+    folder, name = (Path(place).parent, Path(place).stem) if place.endswith(PYTHON) else (Path(), place)
+    if place.endswith(PYTHON) and not Path(place).is_file():
         raise InvalidInput(f"{place} does not exist; check the path")
     path = str(folder.resolve())
     if path not in sys.path:

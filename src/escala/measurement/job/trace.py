@@ -6,6 +6,8 @@ from typing import Final
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from escala.errors import InvalidInput
+from escala.inputs import reason
 from escala.measurement.bench.ranks import Ranks
 from escala.measurement.job.clock import Setting
 from escala.measurement.job.job import Runner
@@ -22,7 +24,7 @@ def traced(setting: Setting, runner: Runner, folder: Path) -> None:
     with profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=WARM, active=ACTIVE, repeat=1),
-        on_trace_ready=lambda seen: seen.export_chrome_trace(str(own)),
+        on_trace_ready=lambda seen: _export(seen, own),
         record_shapes=True,
         profile_memory=True,
     ) as seen:
@@ -30,6 +32,17 @@ def traced(setting: Setting, runner: Runner, folder: Path) -> None:
             runner.step()
             seen.step()
     _collect(setting.ranks, own)
+
+
+def _export(seen: profile, own: Path) -> None:
+    try:
+        seen.export_chrome_trace(str(own))
+    except OSError as error:
+        place = error.filename or own  # PyTorch packs a trace by way of the usual temporary folder
+        raise InvalidInput(
+            f"the trace {place} cannot be written ({reason(error)}); make room, or name another"
+            " place with --keep-traces"
+        ) from None
 
 
 def _collect(ranks: Ranks, own: Path) -> None:

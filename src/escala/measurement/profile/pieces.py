@@ -14,7 +14,7 @@ from typing import IO, Any, Final, TypeVar, cast
 
 import msgspec
 
-from escala.errors import InvalidInput
+from escala.errors import InvalidInput, spoken
 from escala.inputs import UTF8_BOM, reason
 
 CHUNK_BYTES: Final = 4 * 2**20
@@ -22,9 +22,12 @@ MOST_HEAD_BYTES: Final = 64 * 2**20
 MOST_CUTS: Final = 64
 GZIP: Final = b"\x1f\x8b"
 _OPENING: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
+_NO_NUMBER: Final = re.compile(rb"(?i:-?inf(inity)?|nan)")
 _BETWEEN: Final = re.compile(rb"\}\s*,\s*\{")
 _CLOSING: Final = re.compile(rb"\}\s*\]|^\s*\]")
+_BYTE: Final = re.compile(r"\(byte (\d+)\)$")
 _END: Final = re.compile(rb'\]\s*(,\s*"[^{}]*)?\}\s*$')
+NO_JSON: Final = "an event that is no JSON"
 Event = TypeVar("Event")
 
 
@@ -39,6 +42,7 @@ class Pieces:
         self.path = path
         self.keys: dict[str, Any] = {}
         self._on_bytes = on_bytes
+        self._unpacked_bytes = 0
 
     def lists(self, kind: type[Event]) -> Iterator[list[Event]]:
         """The events, some thousand at once; a file that ends early is refused."""
@@ -61,6 +65,7 @@ class Pieces:
             while chunk := content.read(CHUNK_BYTES):
                 self._on_bytes(file.tell() - read_bytes)
                 read_bytes = file.tell()
+                self._unpacked_bytes += len(chunk)
                 yield chunk
         except EOFError:
             raise cut_short(self.path) from None
@@ -84,12 +89,12 @@ class Pieces:
     def _no_events(self, head: bytes) -> InvalidInput:
         if not head.strip():
             return InvalidInput(f"{self.path} is empty; record the trace again")
-        if _decoded(head.removeprefix(UTF8_BOM)) is not None:
+        if _is_json(head.removeprefix(UTF8_BOM)):
             return InvalidInput(
                 f"{self.path} has no 'traceEvents'; name a trace that PyTorch's profiler exported"
             )
-        if head.lstrip().startswith(b"{"):
-            return cut_short(self.path)
+        if head.lstrip().startswith((b"{", UTF8_BOM + b"{")):
+            return self._broken(b"", head.removeprefix(UTF8_BOM))
         return InvalidInput(f"{self.path} is no JSON; name a trace that PyTorch's profiler exported")
 
     def _cut(self, text: bytes, decoder: msgspec.json.Decoder[list[Event]]) -> tuple[list[Event], bytes]:
@@ -118,9 +123,23 @@ class Pieces:
                 break
             self.keys |= rest
             return found
+        raise self._broken(b'{"":[', text)
+
+    def _broken(self, before: bytes, text: bytes) -> InvalidInput:
+        """The refusal of the last bytes of a file, which are no JSON behind others: cut, or spoiled."""
+        try:
+            msgspec.json.decode(before + text.rstrip(b"\0"))
+        except (msgspec.DecodeError, RecursionError) as error:
+            found = _BYTE.search(str(error))
+            at = len(text) if found is None else int(found[1]) - len(before)
+            if 0 <= at < len(text.rstrip(b"\0")):
+                place = f"{spoken(chr(text[at]))} at byte {self._unpacked_bytes - len(text) + at:,}"
+                return InvalidInput(
+                    f"{self.path} holds {NO_JSON}: {place}{_word(text, at)}; export the trace again"
+                )
         if _END.search(text):
-            raise InvalidInput(f"{self.path} holds an event that is no JSON; export the trace again")
-        raise cut_short(self.path)
+            return InvalidInput(f"{self.path} holds {NO_JSON}; export the trace again")
+        return cut_short(self.path)
 
     def _odd(self, error: msgspec.ValidationError) -> InvalidInput:
         return InvalidInput(f"{self.path} has an event that PyTorch's profiler does not write ({error})")
@@ -145,6 +164,16 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         raise InvalidInput(f"{path} does not exist; check the path") from None
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read ({reason(error)}); check the path") from None
+
+
+def _word(text: bytes, at: int) -> str:
+    """What Python's json writes for numbers that are none, where it stands at a byte."""
+    found = _NO_NUMBER.match(text, at)
+    return "" if found is None else f" ({found[0].decode()} is no number in JSON)"
+
+
+def _is_json(text: bytes) -> bool:
+    return _decoded(text) is not None or text.strip() == b"null"
 
 
 def _decoded(text: bytes) -> Any:
