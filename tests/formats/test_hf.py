@@ -9,6 +9,7 @@ import pytest
 
 from escala import inputs
 from escala.catalog import networks
+from escala.catalog.families import context_of
 from escala.errors import InvalidInput
 from escala.formats.hf import network_from_config, read_network
 from escala.formats.networks import find_config
@@ -252,3 +253,20 @@ def test_a_network_in_own_words_has_no_config(tmp_path: Path):
 
     with pytest.raises(InvalidInput, match="in escala's own words; give its config"):
         find_config(str(path))
+
+
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        ({"model_type": "gpt2"}, 1024),  # the default of a table of positions is a bound
+        ({"model_type": "gpt2", "n_positions": 256}, 256),
+        ({"model_type": "roberta", "max_position_embeddings": 514}, 512),  # two rows hold no token
+        ({"model_type": "gemma3", "text_config": {"max_position_embeddings": 8}}, 8),
+        ({"model_type": "unheard-of", "max_position_embeddings": 64}, 64),
+        ({"model_type": "bloom"}, None),  # ALiBi has no table
+        ({"model_type": "t5", "n_positions": 512}, None),  # relative positions: the key bounds nothing
+        ({"model_type": "llama"}, None),
+    ],
+)
+def test_the_longest_sample_is_that_of_the_table_or_of_the_config(keys: dict, most: int | None):
+    assert context_of(keys, "net") == most

@@ -1,5 +1,7 @@
 """Whole steps of small jobs on this machine's processor; run by `make test-hf`."""
 
+import errno
+import importlib
 import os
 import subprocess
 import sys
@@ -254,3 +256,14 @@ def test_compiling_is_tried_too_and_its_first_step_told_apart(tmp_path: Path, wr
         return
     assert compiled.first_step_s > compiled.step_s.median
     assert compiled.loss == pytest.approx(tried.plain.loss, rel=1e-4)
+
+
+def test_a_disk_that_is_full_is_told_with_the_path(tmp_path: Path):
+    trace = importlib.import_module("escala.measurement.job.trace")  # loads torch
+
+    class Full:
+        def export_chrome_trace(self, path: str) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    with pytest.raises(InvalidInput, match=r"rank0\.json\.gz cannot be written \(no space left on device\)"):
+        trace.exported(Full(), tmp_path / "rank0.json.gz")

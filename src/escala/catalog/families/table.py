@@ -105,7 +105,7 @@ def context_of(keys: Mapping[str, object], name: str) -> int | None:
     config = Config(keys=keys, name=name)
     family = FAMILIES.get(config.word("model_type"))
     place = config.table("text_config") if config.has("text_config") else config
-    if place.has("max_position_embeddings"):
+    if place.has("max_position_embeddings") and (family is None or family.max_tokens is not None):
         spare = 0 if family is None else family.spare_positions
         return place.count("max_position_embeddings") - spare
     return family.max_tokens if family and config.word("model_type") in POSITION_TABLES else None

@@ -24,7 +24,7 @@ def traced(setting: Setting, runner: Runner, folder: Path) -> None:
     with profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=WARM, active=ACTIVE, repeat=1),
-        on_trace_ready=lambda seen: _export(seen, own),
+        on_trace_ready=lambda seen: exported(seen, own),
         record_shapes=True,
         profile_memory=True,
     ) as seen:
@@ -34,7 +34,8 @@ def traced(setting: Setting, runner: Runner, folder: Path) -> None:
     _collect(setting.ranks, own)
 
 
-def _export(seen: profile, own: Path) -> None:
+def exported(seen: profile, own: Path) -> None:
+    """Write a trace; where there is no room, the path is told."""
     try:
         seen.export_chrome_trace(str(own))
     except OSError as error:
