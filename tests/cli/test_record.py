@@ -152,7 +152,7 @@ def test_a_record_that_is_wrong_is_one_line(
         (("empty.json", "plan.json"), "is no run record; give the run.json"),
         (("run.json", "empty.json"), "empty.json is empty; check the path"),
         (("plan.json",), "this escala reads 'escala/run@1'"),
-        (("run.json", "run.json"), "this escala reads 'escala/plan-file@1'"),
+        (("run.json", "run.json"), "is the record of a run; set it beside its plan"),
         (("run.json", "99"), "there is no plan 99"),
     ],
 )
