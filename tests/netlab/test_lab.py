@@ -91,10 +91,13 @@ def test_nothing_stays_behind_however_a_lab_ends(end: signal.Signals):
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=quiet) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
-        held = list(holders_of(process.pid))
-        process.send_signal(end)
-        process.wait(10)
+        try:
+            assert process.stdout.readline() == b"up\n"
+            held = list(holders_of(process.pid))
+            process.send_signal(end)
+            process.wait(10)
+        finally:
+            process.kill()  # leaving the block waits for its end
 
     assert len(held) == 3  # two hosts and the switch
     deadline_s = time.monotonic() + 5
