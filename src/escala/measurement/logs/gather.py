@@ -82,7 +82,7 @@ def _folder(folder: Path) -> Folder:
 def _passed_over(found: Folder, name: str) -> list[str]:
     """Notes on the files of a folder that were not read."""
     others = [f"{found.passed_over} files of {one_line(name)} are no log"] if found.passed_over else []
-    return [*others, *(f"no step was found in {one_line(each)}; {STEPS}" for each in found.stepless)]
+    return [*others, *(f"no step was found in {one_line(each, 400)}; {STEPS}" for each in found.stepless)]
 
 
 def _inside(folder: Path) -> list[Path]:
