@@ -15,6 +15,7 @@ from escala import __version__
 from escala.errors import InvalidInput
 from escala.formats.bench_record import DeviceFacts, HostFacts
 from escala.measurement.bench.host import usable_bytes, usable_cores
+from escala.measurement.bench.probe import no_wait
 from escala.measurement.bench.request import has_torch
 from escala.measurement.bench.smi import smi, smi_facts, topology
 
@@ -44,7 +45,7 @@ class Device:
     def wait(self) -> Callable[[], None]:
         """Waits until the device has done all that was given to it."""
         if self.kind == "cpu":
-            return _nothing
+            return no_wait
         import torch
 
         return torch.cuda.synchronize  # type: ignore[no-any-return] # torch is not typed here
@@ -130,7 +131,3 @@ def _frequency(name: str) -> float | None:
     file = FREQUENCIES / name
     text = file.read_text().strip() if os.access(file, os.R_OK) else ""
     return float(text) * KHZ if text.isdigit() else None
-
-
-def _nothing() -> None:
-    """A processor has done its work when the call returns."""

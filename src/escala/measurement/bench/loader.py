@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from escala.measurement.bench.probe import Probe, Sample, clocked, timing
+from escala.measurement.bench.probe import Probe, Sample, clocked, no_wait, timing
 from escala.measurement.bench.samples import Subject
 
 PIXELS: Final = (224, 224, 3)
@@ -48,7 +48,7 @@ def decode_probe(*, rests: bool) -> Probe:
     """One image decoded by one thread."""
     subject = Subject(part="loader", name="decode one image", shape=PIXELS)
     content = compressed()
-    make = timing(lambda: decoded(content), _nothing)
+    make = timing(lambda: decoded(content), no_wait)
     return Probe(subjects=(subject,), make=make, rests=rests)
 
 
@@ -76,7 +76,7 @@ def _loading(workers: int) -> Any:
             for _ in loader:
                 pass
 
-        return lambda: (clocked(work, _nothing) / BATCH / BATCHES,)
+        return lambda: (clocked(work, no_wait) / BATCH / BATCHES,)
 
     return make
 
@@ -85,7 +85,3 @@ def _leave_signals(worker: int) -> None:
     """Ctrl-C is for the bench, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _nothing() -> None:
-    """A processor has done its work when the call returns."""

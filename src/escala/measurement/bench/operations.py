@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from escala.measurement.bench.device import Device
-from escala.measurement.bench.probe import Probe, Sample, clocked, timing
+from escala.measurement.bench.probe import Probe, Sample, clocked, no_wait, timing
 from escala.measurement.bench.samples import Subject
 
 # rows, width, blocks of a chain of norm, activation and addition; what it keeps for backward, 200 MB, leaves
@@ -52,7 +52,7 @@ def _chain() -> Probe:
                 flow = flow + functional.gelu(functional.layer_norm(flow, (width,), scale, shift))
             torch.autograd.grad(flow, start, gradient)
 
-        return lambda: (clocked(work, _nothing),)
+        return lambda: (clocked(work, no_wait),)
 
     return Probe(subjects=(subject,), make=make)
 
@@ -73,8 +73,8 @@ def _convolution(samples: int, channels: int, side: int, kernel: int) -> Probe:
         def sample() -> tuple[float, ...]:
             found: list[Any] = []
             forward = _keeping(found, lambda: functional.conv2d(image, weight, padding=kernel // 2))
-            forward_s = clocked(forward, _nothing)
-            backward_s = clocked(lambda: torch.autograd.grad(found[0], (image, weight), gradient), _nothing)
+            forward_s = clocked(forward, no_wait)
+            backward_s = clocked(lambda: torch.autograd.grad(found[0], (image, weight), gradient), no_wait)
             return forward_s, backward_s
 
         return sample
@@ -98,7 +98,3 @@ def _update(device: Device) -> Probe:
 
 def _keeping(found: list[Any], work: Callable[[], Any]) -> Callable[[], None]:
     return lambda: found.append(work())
-
-
-def _nothing() -> None:
-    """A processor has done its work when the call returns."""

@@ -128,3 +128,7 @@ def clocked(work: Work, wait: Callable[[], None]) -> float:
     work()
     wait()
     return time.perf_counter() - began
+
+
+def no_wait() -> None:
+    """A processor's call returns when its work is done."""
