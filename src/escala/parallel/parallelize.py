@@ -1,0 +1,53 @@
+"""A plan applied to a module: passes in one fixed order, each of which does nothing at degree 1."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from escala.model.plan import Plan
+from escala.parallel.compiling import compile_blocks
+from escala.parallel.context import split_context
+from escala.parallel.experts import split_experts
+from escala.parallel.mesh import Mesh
+from escala.parallel.parts import Parts, parts_of
+from escala.parallel.recompute import recompute_blocks
+from escala.parallel.refusals import refuse_impossible
+from escala.parallel.sharding import share
+from escala.parallel.stages import Pipeline, cut, pipeline_of
+from escala.parallel.tensor import split_tensors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """What one rank holds of a module under a plan.
+
+    `chunks` are the stages of this rank in their order (one, the whole module, without a pipeline), and
+    `pipeline` what runs them; parameter names in the chunks are those of the whole module.
+    """
+
+    plan: Plan
+    mesh: Mesh
+    parts: Parts
+    chunks: tuple[nn.Module, ...]
+    pipeline: Pipeline | None
+
+
+def parallelize(
+    module: nn.Module, plan: Plan, mesh: Mesh, *, blocks: tuple[str, ...] | None = None, **choices: Any
+) -> Parallel:
+    """Apply a plan to a module that is whole on every rank.
+
+    Each pass checks what it claims, and what a composition cannot do is refused before anything is changed.
+    """
+    parts = parts_of(module, blocks)
+    refuse_impossible(module, parts, plan)
+    chunks = cut(module, parts, mesh)  # first: nothing of another stage shall be split or moved
+    for chunk in chunks:
+        split_tensors(chunk, parts, mesh)  # before sharding: FSDP shards what is left of a tensor
+        split_experts(chunk, parts, mesh)
+        split_context(chunk, parts, mesh)
+        recompute_blocks(chunk, parts, plan)  # before compile: the graph is inside the wrapper
+        compile_blocks(chunk, parts, plan)  # before sharding: hooks of FSDP stay outside the graph
+    shared = tuple(share(chunk, parts, mesh) for chunk in chunks)
+    return Parallel(plan=plan, mesh=mesh, parts=parts, chunks=shared, pipeline=pipeline_of(shared, mesh))

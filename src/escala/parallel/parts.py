@@ -1,0 +1,120 @@
+"""Where the repeated blocks of a module stand, what comes before and after them, what can be split.
+
+All that the passes know of a module. Found in Hugging Face models and in our decoders; whoever brings another
+module names its blocks.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from torch import nn
+
+from escala.errors import InvalidInput
+
+LEAST_BLOCKS: Final = 2
+"""A list of one module repeats nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Names inside a module: its repeated blocks in order, and what only the first or last stage needs.
+
+    `blocks` are units of sharding, recompute and compilation, and where stages may be cut. `tensor` says how
+    a weight can be split over tensor ranks, by pattern: colwise, rowwise, embedding, head, replicated...
+    `takes_documents` is true of language models: they are called with positions and documents.
+    """
+
+    blocks: tuple[str, ...]
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    tensor: Mapping[str, str] = field(default_factory=dict)
+    takes_documents: bool = False
+
+
+def parts_of(module: nn.Module, blocks: tuple[str, ...] | None = None) -> Parts:
+    """Parts of a module that escala knows, or of any module whose block names are given."""
+    named = _given(module, blocks) if blocks else _found(module)
+    if getattr(module, "base_model_prefix", None) is None or getattr(module, "lm_head", None) is None:
+        return Parts(blocks=named)
+    return _language(module, named)
+
+
+def _given(module: nn.Module, blocks: tuple[str, ...]) -> tuple[str, ...]:
+    known = dict(module.named_modules())
+    for name in blocks:
+        if name not in known:
+            raise InvalidInput(f"the module has no part '{name}'; its parts are {', '.join(_near(known))}")
+    listed = (known[name] for name in blocks)
+    spread = (
+        [f"{name}.{place}" for place in each._modules]
+        if isinstance(each, nn.ModuleList | nn.Sequential)
+        else [name]
+        for name, each in zip(blocks, listed, strict=True)
+    )
+    return tuple(name for names in spread for name in names)
+
+
+def _near(known: Mapping[str, nn.Module]) -> list[str]:
+    return [name for name in known if name and name.count(".") < 2][:12]
+
+
+def _found(module: nn.Module) -> tuple[str, ...]:
+    """The outermost lists of modules of one class: layers of a decoder, blocks of all stages of a ResNet."""
+    found = tuple(_lists(module, ""))
+    if len(found) < LEAST_BLOCKS:
+        raise InvalidInput(
+            f"no repeated blocks were found in {type(module).__name__}; "
+            "name them, for example blocks=('layers',)"
+        )
+    return found
+
+
+def _lists(module: nn.Module, prefix: str) -> Iterator[str]:
+    for name, child in module.named_children():
+        place = f"{prefix}{name}"
+        if isinstance(child, nn.ModuleList | nn.Sequential) and _repeats(child):
+            yield from (f"{place}.{each}" for each in child._modules)
+        else:
+            yield from _lists(child, f"{place}.")
+
+
+def _repeats(modules: Any) -> bool:
+    kinds = {type(each) for each in modules}
+    with_weights = [each for each in modules if any(True for _ in each.parameters())]
+    is_nested = any(isinstance(each, nn.ModuleList) for each in modules.modules() if each is not modules)
+    return (
+        len(modules) >= LEAST_BLOCKS
+        and len(kinds) == 1
+        and len(with_weights) == len(modules)
+        and not is_nested
+    )
+
+
+def _language(module: Any, blocks: tuple[str, ...]) -> Parts:
+    """A causal language model of transformers, or one named like it: stack, then head."""
+    prefix = module.base_model_prefix
+    stack = getattr(module, prefix)
+    heads = {name.split(".")[1] for name in blocks}
+    rest = [name for name, child in stack.named_children() if name not in heads]
+    first = [f"{prefix}.{name}" for name in rest if isinstance(getattr(stack, name), nn.Embedding)]
+    last = [f"{prefix}.{name}" for name in rest if _is_norm(getattr(stack, name))]
+    return Parts(
+        blocks=blocks,
+        first=tuple(first),
+        last=(*last, "lm_head"),
+        tensor=_tensor_plan(module, prefix),
+        takes_documents=True,
+    )
+
+
+def _is_norm(module: nn.Module) -> bool:
+    return isinstance(module, nn.LayerNorm | nn.RMSNorm) or type(module).__name__.endswith("Norm")
+
+
+def _tensor_plan(module: Any, prefix: str) -> dict[str, str]:
+    own = getattr(module, "tensor_plan", None)
+    if own is not None:
+        return dict(own)
+    inside = getattr(module.config, "base_model_tp_plan", None) or {}
+    return {f"{prefix}.{pattern}": word for pattern, word in inside.items()}
