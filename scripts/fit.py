@@ -17,7 +17,7 @@ from escala.calibration.fitting import Fit, calibrated, fit, interval_ratios
 from escala.calibration.free import Free, free_parameters
 from escala.catalog.engines import assumption_settings
 from escala.catalog.fitted import factor_of
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "src/escala/calibration/data/rows.csv.gz"

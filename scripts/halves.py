@@ -27,7 +27,7 @@ from escala.calibration.widths import widened
 from escala.model.columns import F64
 from escala.model.interval import combined_ratio, published_ratios
 from escala.model.own import OwnSpread
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 SOURCES = (
     "MosaicML llm-foundry training benchmarks",

@@ -76,7 +76,7 @@ def _bench(asked: "Request", ranks: int, options: list[str], out: str, as_json: 
     """Measure with so many ranks here, then write and show what the first one has gathered."""
     from escala.measurement.bench.local import local_ranks
     from escala.report.bench_text import print_bench
-    from escala.report.wholefile import write_whole
+    from escala.wholefile import write_whole
 
     with local_ranks(ranks, options):
         document = measured(asked)

@@ -78,7 +78,7 @@ def _measured(budget: float, folder: Path) -> "Bench":
     """This machine, written down; a person who interrupts the measurement wants no demo."""
     from escala.cli.bench import measured
     from escala.measurement.bench.request import Request, checked_folder
-    from escala.report.wholefile import write_whole
+    from escala.wholefile import write_whole
 
     started_s = time.perf_counter()
     asked = Request(kind=None, budget_s=budget, folder=checked_folder(None), started_s=started_s)

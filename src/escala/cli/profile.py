@@ -44,14 +44,14 @@ def command(targets: tuple[str, ...], as_json: bool, **given: Any) -> int:
 
 def _read(traces: tuple[str, ...], given: Mapping[str, Any], as_json: bool) -> None:
     from escala.cli.question import machine_of
+    from escala.progress import Pace
     from escala.report.profile_text import print_profile
     from escala.report.profile_view import device_of, profiled, save_profile, trace_bytes
-    from escala.report.progress import Reading
 
     device = device_of(given["gpu"], machine_of(given["gpu"], given["cluster"]))
     with progressing() as progress:
-        reading = Reading(trace_bytes(traces), progress)
-        document = profiled(traces, device, given["plan"], reading.took)
+        pace = Pace("reading", trace_bytes(traces), progress)
+        document = profiled(traces, device, given["plan"], pace.took)
     if given["out"] is not None:
         save_profile(document, given["out"])
         note(f"wrote {given['out']}")

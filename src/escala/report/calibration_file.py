@@ -14,7 +14,7 @@ from escala.formats.files import read_keys
 from escala.model.interval import Regime
 from escala.model.own import OWN_SCHEMA, OWNERS, OwnRuns
 from escala.report.keys import choices, record_of
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 HEAD: Final = """\
 # Written by escala calibrate; do not edit. Each factor multiplies the number that was `before`; sd is that of

@@ -27,7 +27,7 @@ from escala.report.planfile import PlanFile, plan_document, plan_file_of
 from escala.report.profile_view import read_profile
 from escala.report.runfile import read_run, run_of
 from escala.report.saved import chosen_plan
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 PAIR_SCHEMA: Final = "escala/verified-run@1"
 MEASURED: Final = (RUN_SCHEMA, PROFILE_SCHEMA)

@@ -32,7 +32,7 @@ from escala.report.calibration_file import calibration_of
 from escala.report.keys import choices, keys_of, record_of, table_of
 from escala.report.limits import refuse_impossible
 from escala.report.planwords import narrowed, objective_of, plan_keys, plan_of, text_of
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 SCHEMA: Final = "escala/plan-file@1"
 LAST_SCHEMA: Final = "escala/last-run@1"

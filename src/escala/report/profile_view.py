@@ -13,7 +13,7 @@ from escala.measurement.profile.read import read_traces, trace_files
 from escala.measurement.profile.record import PROFILE_SCHEMA, Profile
 from escala.model.cluster import Accelerator, Cluster
 from escala.report.saved import chosen_plan
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 OnBytes = Callable[[int], None]
 

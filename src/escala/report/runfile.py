@@ -13,7 +13,7 @@ from escala.measurement.logs.record import record
 from escala.measurement.logs.source import Source
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
 from escala.report.keys import record_of
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 
 def recorded(names: Sequence[str], warmup: int | None) -> RunRecord:

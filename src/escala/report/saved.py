@@ -14,7 +14,7 @@ from escala.report.limits import refuse_long_timeline
 from escala.report.plan_view import plan_view
 from escala.report.planfile import PlanFile, Searched, read_plan, write_last, write_plan
 from escala.report.view import Asked
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 NAME: Final = "last-run.json"
 

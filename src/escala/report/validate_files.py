@@ -23,7 +23,7 @@ from escala.report.validate_text import (
     worst_numbers,
 )
 from escala.report.validate_view import RowView, Validated
-from escala.report.wholefile import write_together
+from escala.wholefile import write_together
 
 TOLD: Final = (
     "Tables are in percent. Error: predicted / published − 1. MAPE and median are of its size, the bias is "

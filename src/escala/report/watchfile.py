@@ -11,7 +11,7 @@ from escala.measurement.watch.command import Held
 from escala.measurement.watch.run import Request, watch
 from escala.measurement.watch.watched import Watched
 from escala.report.runfile import save_run
-from escala.report.wholefile import write_whole
+from escala.wholefile import write_whole
 
 RUN: Final = "run.json"
 SUMMARY: Final = "watch.json"

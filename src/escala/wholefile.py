@@ -9,8 +9,10 @@ from pathlib import Path
 
 from escala.errors import InvalidInput
 
+Content = bytes | memoryview
 
-def write_whole(path: Path, content: bytes) -> None:
+
+def write_whole(path: Path, content: Content) -> None:
     """Write through a draft beside the file; what cannot be written leaves nothing behind.
 
     A link is followed. What is no regular file (a pipe, a device) is written as it stands, never replaced.
@@ -18,7 +20,7 @@ def write_whole(path: Path, content: bytes) -> None:
     write_together({path: content})
 
 
-def write_together(contents: Mapping[Path, bytes]) -> None:
+def write_together(contents: Mapping[Path, Content]) -> None:
     """Write several files as write_whole does, none before all drafts stand; pipes and devices first."""
     with ExitStack() as drafts:
         steps: dict[Path, Callable[[], object]] = {}
@@ -53,7 +55,7 @@ def _target(path: Path) -> Path:
     return target
 
 
-def _draft(target: Path, content: bytes, drafts: ExitStack) -> Callable[[], object]:
+def _draft(target: Path, content: Content, drafts: ExitStack) -> Callable[[], object]:
     """Write the draft of a file, which goes at the end, and give the step that makes it the file."""
     if target.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
