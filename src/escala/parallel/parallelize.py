@@ -9,6 +9,7 @@ from escala.model.plan import Plan
 from escala.parallel.compiling import compile_blocks
 from escala.parallel.context import split_context
 from escala.parallel.experts import split_experts
+from escala.parallel.huggingface import adopt
 from escala.parallel.mesh import Mesh
 from escala.parallel.parts import Parts, parts_of
 from escala.parallel.recompute import recompute_blocks
@@ -41,6 +42,7 @@ def parallelize(
     Each pass checks what it claims, and what a composition cannot do is refused before anything is changed.
     """
     parts = parts_of(module, blocks)
+    adopt(module, parts)  # first: what models of other libraries call is known to all passes
     refuse_impossible(module, parts, plan)
     chunks = cut(module, parts, mesh)  # first: nothing of another stage shall be split or moved
     for chunk in chunks:

@@ -3,19 +3,17 @@
 Batches hold as much as the sizes ask for; what is in them does not change how long a dense model takes.
 """
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
 
-from escala.errors import InvalidInput, MissingExtra, one_line
-from escala.inputs import reason
+from escala.errors import InvalidInput, one_line
 from escala.measurement.job.job import Autocast, Training
 from escala.measurement.job.practices import recompute, repeated_blocks
 from escala.measurement.job.request import SEQUENCE_TOKENS, Sizes
+from escala.parallel.models import class_of, config_of
 
-INSTALL: Final = "pip install 'escala[hf,torch]'"
 BATCHES: Final = 4
 """Different batches, so that no cache holds all of one; drawn in turn."""
 LEARNING_RATE: Final = 1e-4
@@ -33,12 +31,11 @@ HEADS: Final = {
 
 def huggingface_job(keys: Mapping[str, object], origin: str, sizes: Sizes, device: torch.device) -> Training:
     """The model that the keys of a config.json describe, with AdamW and its own loss."""
-    if importlib.util.find_spec("transformers") is None:
-        raise MissingExtra(f"running {origin} needs transformers, which is not installed: {INSTALL}")
-    name, kind = _head(keys, origin)
+    kind = _kind(keys, origin)
     torch.manual_seed(SEED)
     config = _config(keys, origin)
-    model = _model(name, config, origin, device)
+    with torch.device(device):
+        model = class_of(keys, origin)(config)
     if sizes.recomputes:
         recompute(repeated_blocks(model))
     return Training(
@@ -49,8 +46,8 @@ def huggingface_job(keys: Mapping[str, object], origin: str, sizes: Sizes, devic
     )
 
 
-def _head(keys: Mapping[str, object], origin: str) -> tuple[str, str]:
-    """The class that the config names, and what its batches hold."""
+def _kind(keys: Mapping[str, object], origin: str) -> str:
+    """What batches of the class that the config names hold."""
     named = keys.get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     kind = next((kind for end, kind in HEADS.items() if name.endswith(end)), None)
@@ -59,33 +56,14 @@ def _head(keys: Mapping[str, object], origin: str) -> tuple[str, str]:
         raise InvalidInput(
             f"{origin}: architectures names '{one_line(name) or 'nothing'}'; a step can be made for {ends}"
         )
-    return name, kind
+    return kind
 
 
 def _config(keys: Mapping[str, object], origin: str) -> Any:
-    from transformers import AutoConfig
-
-    kind = str(keys.get("model_type", ""))
-    rest = {key: value for key, value in keys.items() if key not in ("model_type", "architectures")}
-    try:
-        config = AutoConfig.for_model(kind, **rest)
-    except (ValueError, TypeError, KeyError) as error:
-        raise InvalidInput(f"{origin} is no config of transformers ({reason(error)}); check it") from None
-    config.use_cache = False
+    config = config_of(keys, origin)
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = 0  # which token begins the output makes no difference to a step
     return config
-
-
-def _model(name: str, config: Any, origin: str, device: torch.device) -> Any:
-    import transformers
-
-    made = getattr(transformers, name, None)
-    if made is None:
-        said = f"transformers {transformers.__version__} has no class {one_line(name)}"
-        raise InvalidInput(f"{origin}: {said}; use another version")
-    with torch.device(device):
-        return made(config)
 
 
 def _batch(kind: str, config: Any, sizes: Sizes, device: torch.device) -> dict[str, torch.Tensor]:
