@@ -37,6 +37,10 @@ class Mesh:
         part = self.ranks[names]
         return part if len(names) == 1 else part._flatten("_".join(names))
 
+    def group(self, *names: str) -> dist.ProcessGroup:
+        """The process group of the ranks along the named axes."""
+        return self.axis(*names).get_group()
+
     def size(self, *names: str) -> int:
         """Ranks along the named axes together."""
         result = 1

@@ -24,14 +24,20 @@ class Parallel:
     """What one rank holds of a module under a plan.
 
     `chunks` are the stages of this rank in their order (one, the whole module, without a pipeline), and
-    `pipeline` what runs them; parameter names in the chunks are those of the whole module.
+    `pipeline` what runs them; parameter names in the chunks are those of the whole module. `called` are the
+    chunks as they are called: inside what replicates them, where there is such a thing.
     """
 
     plan: Plan
     mesh: Mesh
     parts: Parts
     chunks: tuple[nn.Module, ...]
+    called: tuple[nn.Module, ...]
     pipeline: Pipeline | None
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Parameters of all chunks, each once."""
+        return list(dict.fromkeys(each for chunk in self.chunks for each in chunk.parameters()))
 
 
 def parallelize(
@@ -51,5 +57,12 @@ def parallelize(
         split_context(chunk, parts, mesh)
         recompute_blocks(chunk, parts, plan)  # before compile: the graph is inside the wrapper
         compile_blocks(chunk, parts, plan)  # before sharding: hooks of FSDP stay outside the graph
-    shared = tuple(share(chunk, parts, mesh) for chunk in chunks)
-    return Parallel(plan=plan, mesh=mesh, parts=parts, chunks=shared, pipeline=pipeline_of(shared, mesh))
+    called = tuple(share(chunk, parts, mesh) for chunk in chunks)
+    return Parallel(
+        plan=plan,
+        mesh=mesh,
+        parts=parts,
+        chunks=chunks,
+        called=called,
+        pipeline=pipeline_of(called, mesh),
+    )

@@ -1,0 +1,110 @@
+"""One optimizer step of a module under a plan: micro-batches, gradients of all ranks, clipping, update.
+
+Losses and gradients are sums over the targets of all ranks / their number, so that they are the same under
+every layout. Reads no clock and no file; the learning rate of each step is the caller's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+import torch.distributed as dist
+
+from escala.model.plan import Precision
+from escala.parallel.accumulate import autocast, learn, split
+from escala.parallel.batch import Batch
+from escala.parallel.context import local_part
+from escala.parallel.gradients import Held, held
+from escala.parallel.loss import answer, loss_sum, target_count
+from escala.parallel.mesh import LOSS, TENSOR
+from escala.parallel.parallelize import Parallel
+from escala.parallel.scaler import Scaler
+
+CLIP_EPSILON: Final = 1e-6
+"""Added to the norm that is clipped, as torch.nn.utils.clip_grad_norm_ does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a step did: mean loss over all targets of all ranks, norm of the gradient before clipping.
+
+    A step whose fp16 gradients overflow is skipped: weights stay, the norm is not finite.
+    """
+
+    loss: float
+    gradient_norm: float
+    targets: int
+    is_skipped: bool
+
+
+class Step:
+    """Trains what one rank holds of a module: called with the rank's samples of a whole step."""
+
+    def __init__(
+        self, parallel: Parallel, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None
+    ) -> None:
+        self.parallel, self.optimizer, self.clip_norm = parallel, optimizer, clip_norm
+        self.scaler = Scaler() if parallel.plan.precision is Precision.FP16 else None
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+
+    def __call__(self, batch: Batch, rate: float = 1.0) -> Outcome:
+        """Learn from one step's samples, at a share of the optimizer's learning rate."""
+        plan, mesh = self.parallel.plan, self.parallel.mesh
+        micro_batches = split(local_part(batch, mesh), plan.micro_batches)
+        targets = total_targets(self.parallel, micro_batches)
+        raised = self.scaler.factor if self.scaler else 1.0
+        whole = mesh.size(*LOSS) * raised  # ranks, since what they hold of a gradient is averaged over them
+        loss = learn(self.parallel, micro_batches, whole / targets)
+        gradients = held(self.parallel.parameters(), mesh)
+        loss, norm = self._over_ranks(loss / whole, gradients)
+        norm = norm / raised
+        is_skipped = self.scaler is not None and self.scaler.learn(norm.item())
+        if not is_skipped:
+            self._update(gradients, norm, raised, rate)
+        self.optimizer.zero_grad()
+        mean, size, count = torch.stack([loss, norm, targets.double()]).tolist()
+        return Outcome(loss=mean, gradient_norm=size, targets=int(count), is_skipped=is_skipped)
+
+    def _over_ranks(self, loss: torch.Tensor, gradients: Held) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss and norm of the gradient of all ranks, in one message."""
+        mesh = self.parallel.mesh
+        shares = [loss.double() / mesh.size(TENSOR), gradients.squared_norm(mesh.device)]
+        totals = torch.stack(shares)
+        dist.all_reduce(totals)
+        return totals[0], totals[1].sqrt()
+
+    def _update(self, gradients: Held, norm: torch.Tensor, raised: float, rate: float) -> None:
+        if self.clip_norm is not None:
+            gradients.scale((self.clip_norm / (norm + CLIP_EPSILON)).clamp(max=1.0) / raised)
+        elif raised != 1.0:
+            gradients.scale(torch.ones_like(norm) / raised)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * rate
+        self.optimizer.step()
+
+
+def total_targets(parallel: Parallel, micro_batches: Sequence[Batch]) -> torch.Tensor:
+    """Targets of all ranks; one where there is none, so that nothing is divided by zero."""
+    count = torch.stack([target_count(each.targets) for each in micro_batches]).sum()
+    dist.all_reduce(count, group=parallel.mesh.group(*LOSS))
+    return count.clamp(min=1)
+
+
+def evaluate(parallel: Parallel, batch: Batch) -> float:
+    """Mean loss of samples of all ranks without learning from them."""
+    mesh = parallel.mesh
+    micro_batches = split(local_part(batch, mesh), parallel.plan.micro_batches)
+    targets = total_targets(parallel, micro_batches)
+    with torch.no_grad(), autocast(parallel):
+        if parallel.pipeline is not None:
+            losses = parallel.pipeline.evaluate(micro_batches)
+        else:
+            losses = [
+                loss_sum(answer(parallel.called[0], each, parallel.parts), each.targets)
+                for each in micro_batches
+            ]
+    total = torch.zeros((), dtype=torch.float64, device=mesh.device) + sum(losses)
+    dist.all_reduce(total)
+    return (total / mesh.size(TENSOR) / targets).item()

@@ -1,0 +1,111 @@
+"""Small modules that tests of layouts train, by kind: the same seed gives the same weights."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from escala.model.network import (
+    Attention,
+    Block,
+    Embedding,
+    Experts,
+    FeedForward,
+    Head,
+    Network,
+    Stack,
+    StackRole,
+)
+from escala.parallel.nets.decoder import Decoder
+
+VOCABULARY, TOKENS, LAYERS, HIDDEN = 96, 16, 4, 32
+CLASSES, PIXELS = 10, 32
+
+
+def model(kind: str) -> nn.Module:
+    """A module of a kind with its own random weights, the same in every process."""
+    torch.manual_seed(7)
+    return KINDS[kind]()
+
+
+def is_image(kind: str) -> bool:
+    """Kinds that are called with images."""
+    return kind.endswith(("resnet", "vit"))
+
+
+def network(
+    *, is_gated: bool = True, experts: int = 0, kv_heads: int = 4, positions: int = 0, **more: Any
+) -> Network:
+    """A decoder of four layers: Llama's, GPT-2's (with positions), or one with experts."""
+    is_tied = more.pop("is_tied", False)
+    attention = Attention(heads=4, kv_heads=kv_heads, head_dim=8, value_head_dim=8, **more)
+    feed = FeedForward(width=64, is_gated=is_gated, has_bias=not is_gated)
+    routed = Experts(experts=experts, top_k=2, width=48) if experts else feed
+    vectors = 2 if positions else 1
+    stack = Stack(
+        role=StackRole.DECODER,
+        hidden=HIDDEN,
+        blocks=(Block(name="layer", parts=(attention, routed), norm_weights=vectors),),
+        pattern=(0,) * LAYERS,
+        embedding=Embedding(vocab=VOCABULARY, positions=positions),
+        head=Head(outputs=VOCABULARY, is_tied=is_tied),
+        final_norm_weights=vectors,
+    )
+    return Network(name="tiny", family="tiny", stacks=(stack,))
+
+
+def _hf(kind: str, **keys: Any) -> nn.Module:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    given = {"vocab_size": VOCABULARY, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, **keys}
+    loaded: nn.Module = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **given))
+    return loaded
+
+
+def _hf_llama() -> nn.Module:
+    return _hf(
+        "llama", hidden_size=HIDDEN, intermediate_size=64, num_hidden_layers=LAYERS, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, use_cache=False,
+    )  # fmt: skip
+
+
+def _hf_gpt2() -> nn.Module:
+    return _hf(
+        "gpt2", n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, use_cache=False,
+    )  # fmt: skip
+
+
+def _hf_resnet() -> nn.Module:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    return ResNetForImageClassification(
+        ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 16], depths=[2, 2], layer_type="basic", num_labels=CLASSES
+        )
+    )
+
+
+def _hf_vit() -> nn.Module:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    return ViTForImageClassification(
+        ViTConfig(
+            hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+            image_size=PIXELS, patch_size=8, num_labels=CLASSES, hidden_dropout_prob=0.0,
+        )
+    )  # fmt: skip
+
+
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    "llama": lambda: Decoder(network(kv_heads=2)),
+    "gpt2": lambda: Decoder(
+        network(is_gated=False, positions=64, has_qkv_bias=True, has_output_bias=True, is_tied=True)
+    ),
+    "moe": lambda: Decoder(network(experts=8, has_qk_norm=True)),
+    "hf-llama": _hf_llama,
+    "hf-gpt2": _hf_gpt2,
+    "hf-resnet": _hf_resnet,
+    "hf-vit": _hf_vit,
+}
