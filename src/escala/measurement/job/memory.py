@@ -5,11 +5,12 @@ Tried with torch 2.13.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import torch
+from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.profiler import ProfilerActivity, profile
 
@@ -58,15 +59,18 @@ def peak_bytes(runner: Runner, device: torch.device) -> float:
 def held_before(runner: Runner) -> float:
     """Bytes of parameters, buffers and optimizer states; 0 where the job does not show them."""
     job = runner.job
-    if not isinstance(job, Training):
-        return 0.0
+    return held_bytes([job.model], job.optimizer) if isinstance(job, Training) else 0.0
+
+
+def held_bytes(modules: Sequence[nn.Module], optimizer: Any) -> float:
+    """Bytes that this rank holds between steps: parameters, buffers and optimizer states, each once."""
     states = [
         each
-        for state in getattr(job.optimizer, "state", {}).values()
+        for state in getattr(optimizer, "state", {}).values()
         for each in state.values()
         if isinstance(each, torch.Tensor)
     ]
-    every = [*job.model.parameters(), *job.model.buffers(), *states]
+    every = [each for module in modules for each in (*module.parameters(), *module.buffers())] + states
     storages = [_own(each).untyped_storage() for each in every]
     return float(sum({each.data_ptr(): each.nbytes() for each in storages}.values()))
 
@@ -88,6 +92,11 @@ def _summed(step: Callable[[], None]) -> float:
     """The highest running sum of allocations and releases."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         step()
+    return most_allocated(seen)
+
+
+def most_allocated(seen: profile) -> float:
+    """The highest running sum of what a profiler saw allocated and freed on a processor."""
     assert seen.profiler is not None
     changes = (each.nbytes() for each in seen.profiler.kineto_results.events() if each.name() == ALLOCATION)
     return float(max(accumulate(changes), default=0))

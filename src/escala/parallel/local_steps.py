@@ -1,0 +1,159 @@
+"""Local steps between data-parallel replicas (DiLoCo): every replica trains alone, then all meet.
+
+Replicas are the ranks along the mesh's replicate axis; within a replica nothing changes.
+Source: Douillard 2023 (DiLoCo); Douillard 2025 (Streaming DiLoCo) for fragments that meet in turn.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from escala.errors import InvalidInput
+from escala.parallel.mesh import REPLICATE, Mesh
+
+BLOCK: Final = 1024
+"""Numbers that share a scale in int8: 4 bytes more in 1,024."""
+INT8_MOST: Final = 127.0
+
+
+class Wire(StrEnum):
+    """How differences travel between replicas."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    INT8 = "int8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    """The outer optimizer: Nesterov momentum on the mean difference, as published for DiLoCo.
+
+    `fragments` parts of the weights meet in turn, each every `local_steps`, so that less is sent at once.
+    """
+
+    learning_rate: float = 0.7
+    momentum: float = 0.9
+    wire: Wire = Wire.FP32
+    fragments: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Fragment:
+    """Weights that meet together: where all replicas last agreed, and the momentum of the outer optimizer."""
+
+    weights: list[torch.Tensor]
+    agreed: list[torch.Tensor] = field(default_factory=list)
+    momenta: list[torch.Tensor] = field(default_factory=list)
+
+
+class LocalSteps:
+    """Lets replicas meet: call it after every inner step with the number of steps done."""
+
+    def __init__(self, chunks: Sequence[nn.Module], mesh: Mesh, outer: Outer) -> None:
+        steps = mesh.plan.local_steps
+        if not 1 <= outer.fragments <= steps:
+            raise InvalidInput(
+                f"{outer.fragments} fragments cannot meet in turn in {steps} local steps; choose 1 to {steps}"
+            )
+        self.outer, self.steps = outer, steps
+        self.group = mesh.ranks.get_group(REPLICATE)
+        weights = [_own(each) for chunk in chunks for each in chunk.parameters() if each.requires_grad]
+        self.fragments = [_fragment(part) for part in _parts(weights, outer.fragments)]
+
+    def __call__(self, done: int) -> int:
+        """Meet where it is time: bytes that this rank gave to others, 0 in other steps."""
+        sent = [self._meet(each) for place, each in enumerate(self.fragments) if self._is_due(place, done)]
+        return sum(sent)
+
+    def _is_due(self, place: int, done: int) -> bool:
+        """Fragments meet one after the other, evenly over the local steps; the last at their end."""
+        late = (len(self.fragments) - 1 - place) * self.steps // len(self.fragments)
+        return done > late and (done + late) % self.steps == 0
+
+    def _meet(self, part: Fragment) -> int:
+        with torch.no_grad():
+            gone = torch.cat(
+                [(a - w).flatten().float() for a, w in zip(part.agreed, part.weights, strict=True)]
+            )
+            sent = mean_of(gone, self.group, self.outer.wire)
+            differences = gone.split([each.numel() for each in part.weights])
+            for weight, agreed, momentum, difference in zip(
+                part.weights, part.agreed, part.momenta, differences, strict=True
+            ):
+                self._update(agreed, momentum, difference.view_as(agreed))
+                weight.copy_(agreed)
+        return sent
+
+    def _update(self, agreed: torch.Tensor, momentum: torch.Tensor, difference: torch.Tensor) -> None:
+        """Nesterov: v = m v + d; w = w - rate (d + m v)."""
+        momentum.mul_(self.outer.momentum).add_(difference)
+        step = difference + self.outer.momentum * momentum
+        agreed.sub_(step.to(agreed.dtype), alpha=self.outer.learning_rate)
+
+    def state(self) -> dict[str, Any]:
+        """What a resume needs, by fragment."""
+        return {
+            f"{place}.{name}": getattr(each, name)
+            for place, each in enumerate(self.fragments)
+            for name in ("agreed", "momenta")
+        }
+
+
+def mean_of(values: torch.Tensor, group: Any, wire: Wire) -> int:
+    """The mean over the group, in place, sent in fewer bits where asked; bytes that this rank sent.
+
+    fp32 and bf16 are all-reduced (2 (n - 1) / n of the payload), int8 with a scale for each block is
+    gathered ((n - 1) times the payload), since sums of int8 do not fit int8.
+    """
+    ranks = dist.get_world_size(group)
+    if wire is Wire.INT8:
+        return _gathered(values, group, ranks)
+    message = values if wire is Wire.FP32 else values.bfloat16()
+    dist.all_reduce(message, group=group)
+    values.copy_(message / ranks)
+    return 2 * (ranks - 1) * message.numel() * message.element_size() // ranks
+
+
+def _gathered(values: torch.Tensor, group: Any, ranks: int) -> int:
+    padded = nn.functional.pad(values, (0, -len(values) % BLOCK)).view(-1, BLOCK)
+    scales = padded.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny) / INT8_MOST
+    small = (padded / scales).round().to(torch.int8)
+    every = [torch.empty_like(small) for _ in range(ranks)], [torch.empty_like(scales) for _ in range(ranks)]
+    dist.all_gather(every[0], small, group=group)
+    dist.all_gather(every[1], scales, group=group)
+    total = sum((one.float() * scale for one, scale in zip(*every, strict=True)), torch.zeros_like(padded))
+    values.copy_(total.flatten()[: len(values)] / ranks)
+    return (ranks - 1) * (small.numel() + scales.numel() * scales.element_size())
+
+
+def _own(parameter: nn.Parameter) -> torch.Tensor:
+    """What this rank holds of a weight, sharing its memory."""
+    data = parameter.data
+    return data.to_local() if isinstance(data, DTensor) else data
+
+
+def _fragment(weights: Iterable[torch.Tensor]) -> Fragment:
+    held = list(weights)
+    return Fragment(
+        weights=held,
+        agreed=[each.clone() for each in held],
+        momenta=[torch.zeros_like(each, dtype=torch.float32) for each in held],
+    )
+
+
+def _parts(weights: list[torch.Tensor], count: int) -> Iterator[list[torch.Tensor]]:
+    """Neighbours together, about as many numbers in each part."""
+    total, part, gone, made = sum(each.numel() for each in weights), [], 0, 0
+    for weight in weights:
+        part.append(weight)
+        gone += weight.numel()
+        if gone * count >= total * (made + 1) and made < count - 1:
+            yield part
+            part, made = [], made + 1
+    yield part

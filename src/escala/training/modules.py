@@ -1,0 +1,50 @@
+"""The module that a run trains: our decoder of a network, a Hugging Face model, or a person's own."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from escala.errors import InvalidInput, one_line
+from escala.measurement.job.fault import user_code
+from escala.measurement.job.target import imported, names_function
+from escala.model.network import Network
+from escala.parallel.nets.decoder import Decoder
+
+RETURNS: Final = "a torch.nn.Module, or (module, names of its repeated blocks)"
+
+
+def built(module: str | None, network: Network, seed: int) -> tuple[nn.Module, tuple[str, ...] | None]:
+    """The whole module, with the weights that the seed gives on every rank; its blocks, if it names them."""
+    torch.manual_seed(seed)
+    if module is None:
+        return Decoder(network), None
+    if names_function(module):
+        return _own(module)
+    from escala.parallel.huggingface import model_of
+
+    return model_of(module), None
+
+
+def _own(target: str) -> tuple[nn.Module, tuple[str, ...] | None]:
+    function = imported(target)
+    with user_code(target):
+        made: Any = function()
+    module, blocks = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(f"{one_line(target)} returned {type(made).__name__}; return {RETURNS}")
+    return module, None if blocks is None else tuple(blocks)
+
+
+def facts_of(module: nn.Module, network: Network) -> dict[str, Any]:
+    """What an export needs to build the module again: the config of transformers, or the network's name."""
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "to_dict"):
+        return dict(config.to_dict())
+    return {"escala_network": network.name}
+
+
+def is_folder(module: str | None) -> bool:
+    """Whether a module is named by a folder, which may hold weights to begin with."""
+    return module is not None and Path(module).is_dir()
