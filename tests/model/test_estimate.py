@@ -78,7 +78,7 @@ def plans_of(question: Question) -> Plans:
     tables = []
     for group in groups(problem, SpaceLimits(precision=question.precision)):
         columns, _ = expand(group, cells(group))
-        tables.append(fill(columns, len(columns["dp"]), question.precision))
+        tables.append(fill(columns, len(columns["dp"]), Plan(precision=question.precision)))
     ways = concatenate(tables)
     ways = ways.take(rng.integers(0, len(ways), SAMPLE))
     may_compile, may_fuse = ("compile" not in problem.engine.lacks, "fused-loss" not in problem.engine.lacks)

@@ -108,7 +108,10 @@ BROKEN = [
     (Reject.SHARD, DENSE, Plan(dp=8, zero=1, shard=4)),
     (Reject.SHARD, DENSE, Plan(dp=8, zero=2, shard=8, reshard=True)),
     (Reject.NOT_PLANNED, DENSE, Plan(offload_optimizer=Offload.CPU)),
-    (Reject.NOT_PLANNED, DENSE, Plan(local_steps=4)),
+    (Reject.LOCAL_STEPS, DENSE, Plan(local_steps=4)),
+    (Reject.LOCAL_STEPS, DENSE, Plan(dp=4, cp=2, local_steps=4)),
+    (Reject.LOCAL_STEPS, DENSE, Plan(dp=8, zero=3, shard=8, local_steps=4)),
+    (Reject.LOCAL_STEPS, DENSE, Plan(dp=8, zero=1, shard=8, local_steps=4)),
 ]
 
 

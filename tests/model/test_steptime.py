@@ -8,7 +8,7 @@ import pytest
 from escala.model.estimate import time_of
 from escala.model.flops import forward_flop
 from escala.model.parameters import network_parameters
-from escala.model.plan import Compile, Plan, Plans, Recompute, Schedule
+from escala.model.plan import Compile, LocalWire, Plan, Plans, Recompute, Schedule
 from escala.model.workload import Optimizer
 
 ONE_F_ONE_B, INTERLEAVED = Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED
@@ -200,6 +200,31 @@ def test_zero_1_of_pytorch_all_reduces_gradients_and_gathers_stored_weights(idea
     zero, ddp = terms(problem, Plan(dp=8, zero=1, shard=8)), terms(problem, Plan(dp=8))
     assert zero.gradient_sync_s[0] == pytest.approx(7 / 8 * 12 * parameters(problem) / 100e9, rel=1e-12)
     assert zero.gradient_sync_s[0] == pytest.approx(1.5 * ddp.gradient_sync_s[0], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("wire", "sent"),
+    [
+        (LocalWire.FP32, 2 * 7 / 8 * 4),  # all-reduced
+        (LocalWire.BF16, 2 * 7 / 8 * 2),
+        (LocalWire.INT8, 7 * (1 + 4 / 1024)),  # gathered from all, with the scales
+    ],
+)
+def test_replicas_with_local_steps_exchange_once_in_so_many(ideal, llama, wire, sent):
+    problem = talking(ideal(llama(ends=False), devices=8, batch=8))
+
+    expected = sent * parameters(problem) / 100e9 / 20
+    time = terms(problem, Plan(dp=8, local_steps=20, local_wire=wire))
+    assert time.gradient_sync_s[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_sharded_replicas_with_local_steps_exchange_their_shards(ideal, llama):
+    problem = talking(ideal(llama(ends=False), devices=8, batch=8))
+
+    # two replicas of four shards: 2 * 1/2 * 4 bytes of a quarter of the parameters
+    expected = 4 * parameters(problem) / 4 / 100e9 / 10
+    time = terms(problem, Plan(dp=8, zero=3, shard=4, local_steps=10))
+    assert time.gradient_sync_s[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_gradient_reduction_hides_behind_backward(ideal, llama):

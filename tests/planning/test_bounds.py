@@ -55,7 +55,7 @@ def ways(name: str) -> Plans:
     tables = []
     for group in groups(question(name), EVERY_ORDER):
         columns, _ = expand(group, cells(group))
-        tables.append(fill(columns, len(columns["dp"]), EVERY_ORDER.precision))
+        tables.append(fill(columns, len(columns["dp"]), EVERY_ORDER.plain))
     every = concatenate(tables)
     return every.take(np.random.default_rng(1_848).integers(0, len(every), SAMPLE))
 

@@ -9,7 +9,7 @@ from escala import catalog
 from escala.catalog.networks import network
 from escala.model.network import Attention, Block, Embedding, Experts, FeedForward, Head, Network, Stack
 from escala.model.network import StackRole as Role
-from escala.model.plan import PLACEMENTS, Compile, ContextKind, Plans, Precision, Recompute, Schedule, Split
+from escala.model.plan import PLACEMENTS, Compile, ContextKind, Plan, Plans, Precision, Recompute, Schedule, Split
 from escala.model.problem import Problem
 from escala.model.workload import Workload
 from escala.planning.cells import cells, expand, fill
@@ -298,12 +298,24 @@ def test_cells_and_their_expansion_are_the_ways_of_the_group(problem):
 def test_the_degrees_in_a_title_multiply_to_the_devices(problem):
     for each in groups(problem, EVERYTHING):
         columns, _ = expand(each, cells(each)[:1])
-        plans = fill(columns, len(columns["dp"]), Precision.BF16)
+        plans = fill(columns, len(columns["dp"]), Plan(precision=Precision.BF16))
         for plan in (plans[row] for row in range(len(plans))):
             layout = re.sub(r"\([^)]*\)", "", describe(plan).split(" · ")[0])
             degrees = map(int, re.findall(r"(?<![-\w])\d+", layout))
 
             assert prod(degrees) == problem.cluster.devices, describe(plan)
+
+
+def test_local_steps_leave_only_plans_whose_replicas_could_train_alone():
+    limits = SpaceLimits(fixed={"local_steps": (20,)})
+
+    modes = {
+        (each.dp * each.cp, *mode) for each in groups(question(devices=16), limits) for mode in each.modes
+    }
+
+    assert limits.plain.local_steps == 20
+    assert modes
+    assert all(shard < replicas and zero in (0, 3) for replicas, zero, _, shard in modes)
 
 
 def test_size_is_ways_times_variants():

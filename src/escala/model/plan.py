@@ -82,6 +82,14 @@ class Compile(IntEnum):
     MAX_AUTOTUNE = 3
 
 
+class LocalWire(IntEnum):
+    """Number format in which replicas that train alone tell each other their differences."""
+
+    FP32 = 0
+    BF16 = 1
+    INT8 = 2
+
+
 class Precision(IntEnum):
     """Number format of the linear maps, with the recipe that scales it; see `precision.RECIPES`."""
 
@@ -109,7 +117,8 @@ class Plan:
     keeps gathered weights from forward to backward). `shard` is the number of ranks that states are
     sharded over: dp x cp for plain sharding, less for HSDP, 1 for none. `ep` and `etp` divide experts
     inside dp x cp and tp. `micro_batches` is how many micro-batches each data parallel rank runs a step
-    (gradient accumulation, or what fills the pipeline).
+    (gradient accumulation, or what fills the pipeline). With `local_steps` above 1 replicas train so many
+    steps alone before they agree (DiLoCo); their differences travel as `local_wire`.
     """
 
     dp: int = 1
@@ -140,6 +149,7 @@ class Plan:
     compile: Compile = Compile.OFF
     fused_loss: bool = False
     local_steps: int = 1
+    local_wire: LocalWire = LocalWire.FP32
 
     @property
     def devices(self) -> int:
@@ -159,6 +169,7 @@ CHOICES: Final[dict[str, type[IntEnum]]] = {
     "offload_activations": Offload,
     "precision": Precision,
     "compile": Compile,
+    "local_wire": LocalWire,
 }
 FLAGS: Final = ("reshard", "sp", "fused_loss")
 
@@ -197,6 +208,7 @@ class Plans:
     compile: I64
     fused_loss: I64
     local_steps: I64
+    local_wire: I64
     stage_split: I64
     splits: tuple[tuple[int, ...], ...] = field(default=())
 

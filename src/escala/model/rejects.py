@@ -52,6 +52,7 @@ class Reject(IntFlag):
     ENGINE = 1 << 18
     PRECISION = 1 << 19
     NOT_PLANNED = 1 << 20
+    LOCAL_STEPS = 1 << 24
     SITE_POWER = 1 << 21
     MEMORY = 1 << 22
 
@@ -78,7 +79,8 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.SHARD: "the shard group does not divide dp x cp, is no multiple of cp or goes not with ZeRO",
     Reject.ENGINE: "the engine cannot do this combination",
     Reject.PRECISION: "the device has no unit for this precision",
-    Reject.NOT_PLANNED: "offload, QLoRA, adapters and local steps are described but not planned yet",
+    Reject.NOT_PLANNED: "offload, QLoRA and adapters are described but not planned yet",
+    Reject.LOCAL_STEPS: "local steps need replicas: zero 0 with cp 1, or HSDP, with all experts in each",
     Reject.SITE_POWER: "the devices draw more than the site or rack allows",
     Reject.MEMORY: "does not fit in device memory",
 }
@@ -210,7 +212,15 @@ def _sharding(plans: Plans) -> dict[Reject, Bool]:
     unsharded = (plans.zero == 0) & (plans.shard != 1)
     partial = (plans.zero > 0) & (plans.zero < 3) & (plans.shard != replicas)
     reshard = (plans.reshard == 1) & (plans.zero < 3)
-    return {Reject.SHARD: uneven | unsharded | partial | reshard}
+    return {Reject.SHARD: uneven | unsharded | partial | reshard, Reject.LOCAL_STEPS: _unlocal(plans)}
+
+
+def _unlocal(plans: Plans) -> Bool:
+    """Local steps where the ranks are no replicas that could train alone."""
+    sharded = (plans.zero == 3) & (plans.shard < plans.dp * plans.cp)
+    whole = (plans.zero == 0) & (plans.dp > 1) & (plans.cp == 1)
+    has_experts = plans.ep * plans.etp <= plans.shard * plans.tp
+    return np.asarray((plans.local_steps > 1) & ~((sharded | whole) & has_experts), np.bool_)
 
 
 def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
@@ -219,7 +229,6 @@ def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     for ability in problem.engine.lacks:
         broken |= needed[ability]
     later = (plans.offload_optimizer + plans.offload_params + plans.offload_activations) != Offload.NONE
-    later |= plans.local_steps > 1
     no_unit = np.array([not has_units(problem.accelerator, code) for code in Precision])
     return {
         Reject.ENGINE: broken,
@@ -278,5 +287,6 @@ def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
         "compile": plans.compile != Compile.OFF,
         "fused-loss": plans.fused_loss == 1,
         "fp8": np.array([r.is_scaled for r in RECIPES])[plans.precision],
+        "local-steps": plans.local_steps > 1,
         "micro-batches": (plans.micro_batches > 1) & (plans.pp == 1),
     }

@@ -1,15 +1,22 @@
 """Seconds that data parallelism adds: gathers of sharded weights, reductions of gradients, what hides."""
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
 from escala.model.columns import F64, Bool, soft_maximum
+from escala.model.efficiency import pass_s
 from escala.model.placement import Wire
-from escala.model.plan import Plans
+from escala.model.plan import LocalWire, Plans
 from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 from escala.model.slowest import Rank, expert_held_ranks, held_ranks
+
+INT8_BYTES: Final = 1.0 + 4.0 / 1024
+"""A difference in int8, and its part of a scale in fp32."""
+OUTER_PASS_BYTES: Final = 4.0 * 14
+"""Of each weight in fp32: difference (3 numbers), momentum (3), step (4), agreed weight (2), copy (2)."""
 
 
 def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
@@ -79,7 +86,8 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
     ZeRO-0 all-reduces gradients; ZeRO-1 and 2 reduce-scatter them and gather the new weights (PyTorch's
     ZeRO-1 all-reduces and then gathers); HSDP all-reduces shards between groups. It hides behind the last
     micro-batch's backward (and forward and bubble where the engine overlaps the gather), as far as the engine
-    was seen to, or this link was measured to; the last bucket has no backward left to hide behind.
+    was seen to, or this link was measured to; the last bucket has no backward left to hide behind. Replicas
+    with local steps agree once in so many steps instead: `agreement_s`.
     Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP), section 3.2.
     """
     time = problem.engine.time
@@ -93,7 +101,24 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
     )
     window_s = window_s + np.where(time.gradient_window_bubble, bubble, 0.0)
     once_s = traffic_s - hidden * np.minimum(early_s, window_s)
-    return np.asarray(once_s * np.where(repeats, plans.micro_batches, 1), np.float64)
+    every_s = once_s * np.where(repeats, plans.micro_batches, 1)
+    return np.where(plans.local_steps > 1, agreement_s(problem, plans, rank), every_s)
+
+
+def agreement_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """What agreeing after local steps adds to each: (exchange + passes over the weights) / local steps.
+
+    Differences of all held weights go as one message: fp32 and bf16 are all-reduced, int8 is gathered from
+    all with a scale for each 1,024. Nothing hides it. The passes are those of the outer Nesterov update.
+    Source: Douillard 2023 (DiLoCo), algorithm 1; `parallel.local_steps`.
+    """
+    parts, link = rank.parts, rank.wires.replicas
+    held = parts.trained_dense / held_ranks(plans) + parts.trained_expert / expert_held_ranks(plans)
+    wide_s = link.reduce_s(np.where(plans.local_wire == LocalWire.FP32, 4.0, 2.0) * held)
+    narrow_s = link.gather_s(INT8_BYTES * held * link.ranks)
+    sent_s = np.where(plans.local_wire == LocalWire.INT8, narrow_s, wide_s)
+    passes_s = pass_s(problem, OUTER_PASS_BYTES * held)
+    return np.asarray((sent_s + passes_s) / plans.local_steps, np.float64)
 
 
 def last_bucket_s(problem: Problem, plans: Plans, rank: Rank) -> F64:

@@ -26,7 +26,10 @@ STATE_COLUMNS: Final = (
     "shard",
     "precision",
     "offload_optimizer",
+    "local_steps",
 )
+AGREED_BYTES: Final = 8.0
+"""Of each weight that a replica with local steps holds: the agreed weight and the outer momentum, in fp32."""
 
 
 def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> tuple[F64, F64]:
@@ -63,6 +66,7 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
     state_bytes += optimizer.moments * optimizer.state_bytes
     offloaded = plans.offload_optimizer[pairs.row] != Offload.NONE
     state = state_bytes * per_rank(plans, pairs, *trained, 1)
+    state = state + AGREED_BYTES * (plans.local_steps > 1)[pairs.row] * per_rank(plans, pairs, *trained, 3)
     cached = (autocasts(problem, plans) & (plans.zero < 3))[pairs.row]
     autocast = 2.0 * cached * (whole_dense + parts.expert)
     return {

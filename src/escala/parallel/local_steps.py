@@ -6,7 +6,6 @@ Source: Douillard 2023 (DiLoCo); Douillard 2025 (Streaming DiLoCo) for fragments
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 import torch
@@ -15,19 +14,12 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from escala.errors import InvalidInput
+from escala.model.plan import LocalWire
 from escala.parallel.mesh import REPLICATE, Mesh
 
 BLOCK: Final = 1024
 """Numbers that share a scale in int8: 4 bytes more in 1,024."""
 INT8_MOST: Final = 127.0
-
-
-class Wire(StrEnum):
-    """How differences travel between replicas."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    INT8 = "int8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +31,6 @@ class Outer:
 
     learning_rate: float = 0.7
     momentum: float = 0.9
-    wire: Wire = Wire.FP32
     fragments: int = 1
 
 
@@ -61,7 +52,7 @@ class LocalSteps:
             raise InvalidInput(
                 f"{outer.fragments} fragments cannot meet in turn in {steps} local steps; choose 1 to {steps}"
             )
-        self.outer, self.steps = outer, steps
+        self.outer, self.steps, self.wire = outer, steps, mesh.plan.local_wire
         self.group = mesh.ranks.get_group(REPLICATE)
         weights = [_own(each) for chunk in chunks for each in chunk.parameters() if each.requires_grad]
         self.fragments = [_fragment(part) for part in _parts(weights, outer.fragments)]
@@ -81,7 +72,7 @@ class LocalSteps:
             gone = torch.cat(
                 [(a - w).flatten().float() for a, w in zip(part.agreed, part.weights, strict=True)]
             )
-            sent = mean_of(gone, self.group, self.outer.wire)
+            sent = mean_of(gone, self.group, self.wire)
             differences = gone.split([each.numel() for each in part.weights])
             for weight, agreed, momentum, difference in zip(
                 part.weights, part.agreed, part.momenta, differences, strict=True
@@ -105,16 +96,16 @@ class LocalSteps:
         }
 
 
-def mean_of(values: torch.Tensor, group: Any, wire: Wire) -> int:
+def mean_of(values: torch.Tensor, group: Any, wire: LocalWire) -> int:
     """The mean over the group, in place, sent in fewer bits where asked; bytes that this rank sent.
 
     fp32 and bf16 are all-reduced (2 (n - 1) / n of the payload), int8 with a scale for each block is
     gathered ((n - 1) times the payload), since sums of int8 do not fit int8.
     """
     ranks = dist.get_world_size(group)
-    if wire is Wire.INT8:
+    if wire is LocalWire.INT8:
         return _gathered(values, group, ranks)
-    message = values if wire is Wire.FP32 else values.bfloat16()
+    message = values if wire is LocalWire.FP32 else values.bfloat16()
     dist.all_reduce(message, group=group)
     values.copy_(message / ranks)
     return 2 * (ranks - 1) * message.numel() * message.element_size() // ranks

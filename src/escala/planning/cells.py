@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from escala.model.plan import COLUMNS, Plan, Plans, Precision
+from escala.model.plan import COLUMNS, Plan, Plans
 from escala.planning.space import Group
 
 
-def fill(columns: Mapping[str, np.ndarray], rows: int, precision: Precision) -> Plans:
-    """Plans from some columns; the others take the Plan's defaults, the precision is given."""
-    default = Plans.of(Plan(precision=precision))
+def fill(columns: Mapping[str, np.ndarray], rows: int, plain: Plan) -> Plans:
+    """Plans from some columns; the others take the values of a plain plan."""
+    default = Plans.of(plain)
     values: dict[str, Any] = {
         name: np.repeat(getattr(default, name), rows) for name in (*COLUMNS, "stage_split")
     }

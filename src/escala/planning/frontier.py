@@ -109,7 +109,7 @@ class Frontier:
 
     def plans(self, columns: dict[str, I64]) -> Plans:
         """Plans from columns, compiled and with fused loss where engine and user allow."""
-        some = fill(columns, len(columns["dp"]), self.limits.precision)
+        some = fill(columns, len(columns["dp"]), self.limits.plain)
         return finished(self.problem, self.limits, some)
 
     def _least_states(self, every: list[Group], tables: list[I64]) -> LeastStates:

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import I64
-from escala.model.plan import Compile, Plan, Plans, Recompute, Schedule, Split
+from escala.model.plan import Compile, LocalWire, Plan, Plans, Recompute, Schedule, Split
 
 # Points: what a technique adds in set-up, debugging and points of failure. An order of preference, not a
 # measurement: data parallelism first, then sharding, then what needs the model's consent (TP, CP, EP), then
@@ -30,6 +30,7 @@ POINTS: Final = {
     "first-layers": 2,
     "compile": 1,
     "fused-loss": 1,
+    "local-steps": 3,
 }
 
 
@@ -55,6 +56,7 @@ def complexity(plans: Plans) -> I64:
         "first-layers": plans.recompute == Recompute.FIRST_LAYERS,
         "compile": plans.compile != Compile.OFF,
         "fused-loss": plans.fused_loss == 1,
+        "local-steps": plans.local_steps > 1,
     }
     total = np.zeros(len(plans), np.int64)
     for name, used in uses.items():
@@ -150,6 +152,10 @@ def _schedule(plan: Plan) -> str:
     return names.get(plan.schedule, "") + ("" if plan.split == Split.EVEN else f", {plan.split.name.lower()}")
 
 
+def _wire(plan: Plan) -> str:
+    return "" if plan.local_wire is LocalWire.FP32 else f" ({plan.local_wire.name.lower()})"
+
+
 def _extras(plan: Plan) -> list[str]:
     extras = []
     if plan.recompute is Recompute.FIRST_LAYERS:
@@ -158,5 +164,6 @@ def _extras(plan: Plan) -> list[str]:
         extras.append(f"{plan.recompute.name.lower()} recompute")
     extras += ["compile"] if plan.compile is not Compile.OFF else []
     extras += ["fused loss"] if plan.fused_loss else []
+    extras += [f"{plan.local_steps} local steps{_wire(plan)}"] if plan.local_steps > 1 else []
     extras += [f"order {plan.placement}"] if plan.placement != "tp-cp-dp-pp" else []
     return extras

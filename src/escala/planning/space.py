@@ -16,6 +16,8 @@ from escala.model.plan import (
     PLACEMENTS,
     Compile,
     ContextKind,
+    LocalWire,
+    Plan,
     Precision,
     Recompute,
     Schedule,
@@ -42,6 +44,16 @@ class SpaceLimits:
     fixed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     precision: Precision = Precision.BF16
     all_placements: bool = False
+
+    @property
+    def plain(self) -> Plan:
+        """What all plans have in common: the precision, and local steps where they are asked for."""
+        steps, wire = (self.fixed.get(name, ())[:1] for name in ("local_steps", "local_wire"))
+        return Plan(
+            precision=self.precision,
+            local_steps=steps[0] if steps else 1,
+            local_wire=LocalWire(wire[0]) if wire else LocalWire.FP32,
+        )
 
     def keep(self, name: str, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a field that stay."""
@@ -209,7 +221,9 @@ def _modes(
     for zero, reshard, shard in modes:
         needs = _sharding_needs(zero, bool(reshard), shard < replicas, replicas > 1, is_split, pp > 1)
         kept = (limits.keep(n, (v,)) for n, v in (("zero", zero), ("reshard", reshard), ("shard", shard)))
-        if not needs & set(problem.engine.lacks) and all(kept):
+        is_local = limits.plain.local_steps > 1
+        alone = not is_local or (shard < replicas and (zero == 3 or (zero == 0 and cp == 1)))
+        if not needs & set(problem.engine.lacks) and all(kept) and alone:
             yield zero, reshard, shard
 
 

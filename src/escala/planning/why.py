@@ -113,7 +113,7 @@ def _smallest(problem: Problem, limits: SpaceLimits, group: Group) -> Plans:
     """Ways of a group with its smallest micro-batch, and SP where it may be on."""
     few = replace(group, micro=group.micro[:1], sequence=group.sequence[-1:], orders=group.orders[:1])
     columns, _ = expand(few, cells(few))
-    return finished(problem, limits, fill(columns, len(columns["dp"]), limits.precision))
+    return finished(problem, limits, fill(columns, len(columns["dp"]), limits.plain))
 
 
 def _too_big(family: Family, least: Estimate, problem: Problem) -> FamilyAnswer:

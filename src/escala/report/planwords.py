@@ -30,7 +30,11 @@ FIXABLE: Final = (
     "recompute",
     "compile",
     "fused_loss",
+    "local_steps",
+    "local_wire",
 )
+ALONE: Final = ("local_steps", "local_wire")
+"""Fields of which the search takes one value for all plans."""
 """Fields that the search chooses, and that a person may narrow."""
 _FROM_ZERO: Final = ("zero", "recompute_layers", "stage_layers")
 MOST: Final = 1_000_000_000
@@ -180,6 +184,9 @@ def narrowed(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
                 raise _unfixable(key, text)
             name = key
             fixed[key] = (*fixed.get(key, ()), code_of(key, value))
+    for key in ALONE:
+        if len(fixed.get(key, ())) > 1:
+            raise InvalidInput(f"--fix {key} takes one value for all plans; ask for the others apart")
     return fixed
 
 

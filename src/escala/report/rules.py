@@ -25,7 +25,8 @@ HINTS: Final = {
     Reject.SHARD: "shard is 1 with zero 0, dp x cp with zero 1 and 2, and with zero 3 a multiple of cp that "
     "divides dp x cp; reshard goes with zero 3",
     Reject.PRECISION: "choose a precision that the device has units for",
-    Reject.NOT_PLANNED: "set offload_* to none and local_steps to 1",
+    Reject.NOT_PLANNED: "set offload_* to none",
+    Reject.LOCAL_STEPS: "set local_steps to 1, or zero to 0 and cp to 1",
     Reject.SITE_POWER: "take fewer devices, or raise the limit of the site",
 }
 TENSOR: Final = Reject.TENSOR_HEADS | Reject.TENSOR_KV_HEADS | Reject.TENSOR_WIDTH

@@ -42,6 +42,11 @@ class Observed:
     peak_bytes: float | None = None
     _trace: profile | None = field(default=None)
 
+    @property
+    def file(self) -> Path:
+        """The trace of this rank."""
+        return self.folder / f"rank{self.rank}.json.gz"
+
     def __call__(self, session: int) -> AbstractContextManager[None]:
         """The context of one step of the window."""
         place = session - FIRST
@@ -61,11 +66,10 @@ class Observed:
     def _profiler(self) -> profile:
         activities = [ProfilerActivity.CPU]
         activities += [ProfilerActivity.CUDA] if self.device.type == "cuda" else []
-        own = self.folder / f"rank{self.rank}.json.gz"
         return profile(
             activities=activities,
             schedule=schedule(wait=0, warmup=WARM, active=ACTIVE, repeat=1),
-            on_trace_ready=lambda seen: exported(seen, own),
+            on_trace_ready=lambda seen: exported(seen, self.file),
             record_shapes=True,
             profile_memory=False,
         )

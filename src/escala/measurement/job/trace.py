@@ -1,14 +1,13 @@
 """A few steps under torch.profiler, and the trace of every rank in one folder. Reads no trace."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from escala.errors import InvalidInput
 from escala.inputs import reason
-from escala.measurement.bench.ranks import Ranks
 from escala.measurement.job.clock import Setting
 from escala.measurement.job.job import Runner
 
@@ -31,7 +30,7 @@ def traced(setting: Setting, runner: Runner, folder: Path) -> None:
         for _ in range(STEPS):
             runner.step()
             seen.step()
-    _collect(setting.ranks, own)
+    collect(own, setting.ranks.rank, setting.ranks.size, setting.ranks.control)
 
 
 def exported(seen: profile, own: Path) -> None:
@@ -46,12 +45,12 @@ def exported(seen: profile, own: Path) -> None:
         ) from None
 
 
-def _collect(ranks: Ranks, own: Path) -> None:
+def collect(own: Path, rank: int, ranks: int, group: Any = None) -> None:
     """The first rank writes the files of the others, which may lie in other nodes, beside its own."""
-    if ranks.size == 1:
+    if ranks == 1:
         return
-    found: list[bytes | None] = [None] * ranks.size
-    dist.gather_object(own.read_bytes(), found if ranks.rank == 0 else None, group=ranks.control)
-    for rank, content in enumerate(found):
-        if ranks.rank == 0 and rank and content is not None:
-            own.with_name(f"rank{rank}.json.gz").write_bytes(content)
+    found: list[bytes | None] = [None] * ranks
+    dist.gather_object(own.read_bytes(), found if rank == 0 else None, group=group)
+    for other, content in enumerate(found):
+        if rank == 0 and other and content is not None:
+            own.with_name(f"rank{other}.json.gz").write_bytes(content)
