@@ -9,7 +9,17 @@ from escala import catalog
 from escala.catalog.networks import network
 from escala.model.network import Attention, Block, Embedding, Experts, FeedForward, Head, Network, Stack
 from escala.model.network import StackRole as Role
-from escala.model.plan import PLACEMENTS, Compile, ContextKind, Plan, Plans, Precision, Recompute, Schedule, Split
+from escala.model.plan import (
+    PLACEMENTS,
+    Compile,
+    ContextKind,
+    Plan,
+    Plans,
+    Precision,
+    Recompute,
+    Schedule,
+    Split,
+)
 from escala.model.problem import Problem
 from escala.model.workload import Workload
 from escala.planning.cells import cells, expand, fill

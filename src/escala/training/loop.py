@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from escala.parallel.step import Outcome, Step
 
 from escala.measurement.bench.rounds import Stop
 from escala.model.flops import model_flop, reference_peak_flop_per_s, utilisation
 from escala.model.problem import Problem
 from escala.parallel.batch import Batch
 from escala.parallel.mesh import Mesh
+from escala.parallel.step import Outcome, Step
 from escala.training.job import Job
 from escala.training.rates import learning_rate
 from escala.training.steprecord import STEP_SCHEMA, StepRecord

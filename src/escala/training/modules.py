@@ -22,7 +22,7 @@ def built(module: str | None, network: Network, seed: int) -> tuple[nn.Module, t
         return Decoder(network), None
     if names_function(module):
         return _own(module)
-    from escala.parallel.huggingface import model_of
+    from escala.parallel.models import model_of
 
     return model_of(module), None
 
