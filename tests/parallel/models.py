@@ -98,12 +98,35 @@ def _hf_vit() -> nn.Module:
     )  # fmt: skip
 
 
+def _hf_small(kind: str, **keys: Any) -> nn.Module:
+    return _hf(
+        kind, **{
+            "hidden_size": HIDDEN, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "use_cache": False,
+            "pad_token_id": None, "attn_implementation": "eager", **keys,
+        },
+    )  # fmt: skip
+
+
+ROUTED: dict[str, Any] = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
+TWO_WINDOWS: dict[str, Any] = {
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "llama": lambda: Decoder(network(kv_heads=2)),
     "gpt2": lambda: Decoder(
         network(is_gated=False, positions=64, has_qkv_bias=True, has_output_bias=True, is_tied=True)
     ),
     "moe": lambda: Decoder(network(experts=8, has_qk_norm=True)),
+    "qk-norm": lambda: Decoder(network(kv_heads=2, has_qk_norm=True, has_qkv_bias=True)),
+    "hf-qwen3": lambda: _hf_small("qwen3"),
+    "hf-gemma2": lambda: _hf_small("gemma2", pad_token_id=0, **TWO_WINDOWS),
+    "hf-gemma3": lambda: _hf_small("gemma3_text", pad_token_id=0, **TWO_WINDOWS),
+    "hf-mixtral": lambda: _hf_small("mixtral", num_local_experts=4, sliding_window=None),
+    "hf-qwen2-moe": lambda: _hf_small("qwen2_moe", shared_expert_intermediate_size=24, **ROUTED),
+    "hf-qwen3-moe": lambda: _hf_small("qwen3_moe", **ROUTED),
     "hf-llama": _hf_llama,
     "hf-gpt2": _hf_gpt2,
     "hf-resnet": _hf_resnet,

@@ -4,11 +4,13 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from escala.model.plan import Precision
 from escala.parallel.batch import IGNORED, Batch
 from escala.parallel.parts import Parts
+from escala.parallel.vocabulary import divided_loss_sum
 
 AUTOCAST: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 """Formats that products are computed in while weights stay fp32."""
@@ -24,6 +26,8 @@ def answer(module: nn.Module, batch: Batch, parts: Parts) -> torch.Tensor:
 
 def loss_sum(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropy in fp32, added up over targets that are not IGNORED."""
+    if isinstance(logits, DTensor):
+        return divided_loss_sum(logits, targets)
     flat = logits.flatten(0, -2) if logits.ndim > 2 else logits
     return functional.cross_entropy(flat.float(), targets.flatten(), ignore_index=IGNORED, reduction="sum")
 

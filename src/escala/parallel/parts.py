@@ -11,6 +11,7 @@ from typing import Any, Final
 from torch import nn
 
 from escala.errors import InvalidInput
+from escala.parallel.words import tensor_plan
 
 LEAST_BLOCKS: Final = 2
 """A list of one module repeats nothing."""
@@ -21,7 +22,7 @@ class Parts:
     """Names inside a module: its repeated blocks in order, and what only the first or last stage needs.
 
     `blocks` are units of sharding, recompute and compilation, and where stages may be cut. `tensor` says how
-    a weight can be split over tensor ranks, by pattern: colwise, rowwise, embedding, head, replicated...
+    the weights of a module can be split over tensor ranks, by pattern of its name (see `words.Word`).
     `takes_documents` is true of language models: they are called with positions and documents.
     """
 
@@ -98,23 +99,16 @@ def _language(module: Any, blocks: tuple[str, ...]) -> Parts:
     heads = {name.split(".")[1] for name in blocks}
     rest = [name for name, child in stack.named_children() if name not in heads]
     first = [f"{prefix}.{name}" for name in rest if isinstance(getattr(stack, name), nn.Embedding)]
-    last = [f"{prefix}.{name}" for name in rest if _is_norm(getattr(stack, name))]
+    norms = [f"{prefix}.{name}" for name in rest if _is_norm(getattr(stack, name))]
+    last = (*norms, "lm_head")
     return Parts(
         blocks=blocks,
         first=tuple(first),
-        last=(*last, "lm_head"),
-        tensor=_tensor_plan(module, prefix),
+        last=last,
+        tensor=tensor_plan(module, prefix, tuple(first), last),
         takes_documents=True,
     )
 
 
 def _is_norm(module: nn.Module) -> bool:
     return isinstance(module, nn.LayerNorm | nn.RMSNorm) or type(module).__name__.endswith("Norm")
-
-
-def _tensor_plan(module: Any, prefix: str) -> dict[str, str]:
-    own = getattr(module, "tensor_plan", None)
-    if own is not None:
-        return dict(own)
-    inside = getattr(module.config, "base_model_tp_plan", None) or {}
-    return {f"{prefix}.{pattern}": word for pattern, word in inside.items()}

@@ -14,6 +14,7 @@ from escala.errors import InvalidInput
 from escala.model.network import Attention, AttentionKind, Block, Experts, FeedForward, Network, StackRole
 from escala.parallel.nets.attention import Core, local_attention
 from escala.parallel.nets.experts import RoutedExperts, Router, StackedExperts
+from escala.parallel.words import Word
 
 EPSILON: Final = 1e-5
 ROTARY_BASE: Final = 10_000.0
@@ -21,18 +22,22 @@ ROTARY_BASE: Final = 10_000.0
 SPREAD: Final = 0.02
 """Standard deviation of initial weights, as GPT-2 and Llama are initialised."""
 TENSOR_PLAN: Final = {
-    "model.embed_tokens": "embedding",
-    "model.layers.*.self_attn.q_proj": "colwise",
-    "model.layers.*.self_attn.k_proj": "colwise",
-    "model.layers.*.self_attn.v_proj": "colwise",
-    "model.layers.*.self_attn.o_proj": "rowwise",
-    "model.layers.*.mlp.gate_proj": "colwise",
-    "model.layers.*.mlp.up_proj": "colwise",
-    "model.layers.*.mlp.down_proj": "rowwise",
-    "model.layers.*.mlp.shared_expert.gate_proj": "colwise",
-    "model.layers.*.mlp.shared_expert.up_proj": "colwise",
-    "model.layers.*.mlp.shared_expert.down_proj": "rowwise",
-    "lm_head": "head",
+    "model.embed_tokens": Word.EMBEDDING,
+    "model.embed_positions": Word.POSITIONS,
+    "model.layers.*.self_attn.q_proj": Word.COLWISE,
+    "model.layers.*.self_attn.k_proj": Word.COLWISE,
+    "model.layers.*.self_attn.v_proj": Word.COLWISE,
+    "model.layers.*.self_attn.q_norm": Word.ALIKE,
+    "model.layers.*.self_attn.k_norm": Word.ALIKE,
+    "model.layers.*.self_attn.o_proj": Word.ROWWISE,
+    "model.layers.*.mlp.gate_proj": Word.COLWISE,
+    "model.layers.*.mlp.up_proj": Word.COLWISE,
+    "model.layers.*.mlp.down_proj": Word.ROWWISE,
+    "model.layers.*.mlp.shared_expert.gate_proj": Word.COLWISE,
+    "model.layers.*.mlp.shared_expert.up_proj": Word.COLWISE,
+    "model.layers.*.mlp.shared_expert.down_proj": Word.ROWWISE,
+    "model.norm": Word.LAST_NORM,
+    "lm_head": Word.HEAD,
 }
 
 
