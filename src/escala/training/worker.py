@@ -1,0 +1,39 @@
+"""The process of one rank: `python -m escala.training.worker MODULE:FUNCTION [ARGUMENT...]`.
+
+Finds its place among the ranks, calls function(place, arguments), and leaves its last words for whoever
+started it. Knows nothing of what the function does.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from escala.errors import EscalaError
+from escala.training.launch.place import Place, place_of
+from escala.training.launch.start import INTERRUPTED
+from escala.training.launch.words import leave_words
+
+Work = Callable[[Place, Sequence[str]], int]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do the work that the first argument names; the result is the exit code."""
+    name, *rest = arguments
+    place = place_of(os.environ)
+    os.environ.update(place.environment)
+    module, _, function = name.partition(":")
+    work: Work = getattr(import_module(module), function)
+    try:
+        return work(place, rest)
+    except EscalaError as error:
+        leave_words(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(record(main)(sys.argv[1:]))

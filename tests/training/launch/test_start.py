@@ -1,0 +1,91 @@
+"""Ranks are started, started again after a fault, and stopped; what went wrong is one line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.optional, pytest.mark.slow]
+pytest.importorskip("torch")
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+PATIENCE_S = 180
+
+
+def begun(work: str, folder: Path, restarts: int = 1) -> subprocess.Popen[str]:
+    paths = os.pathsep.join((str(ROOT / "src"), str(HERE)))
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "start_job.py"), work, str(folder), str(restarts)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment, "PYTHONPATH": paths},
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+    try:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"it hung:\n{out}\n{err}") from None
+    assert process.returncode == 0, f"{out}\n{err}"
+    return {**json.loads(out.splitlines()[-1]), "out": out, "err": err}
+
+
+def rank(folder: Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / f"rank-{name}.json").read_text())
+
+
+def test_ranks_start_again_after_a_fault_that_passes(tmp_path: Path):
+    seen = ended(begun("fails_once", tmp_path))
+
+    assert (seen["end"], seen["code"]) == ("done", 0)
+    assert seen["told"] == ["rank 1 failed: ValueError: a fault that passes; start 2 of 2"]
+    assert rank(tmp_path, "0-1")["ranks"] == 2
+    assert "rank 0 speaks" in seen["out"]
+    assert "rank 1 speaks" not in seen["out"]
+    logs = (tmp_path / "run" / "logs").glob("*/attempt_1/1/stdout.log")
+    assert [path.read_text() for path in logs] == ["rank 1 speaks\n"]
+    cores = len(os.sched_getaffinity(0))
+    assert int(rank(tmp_path, "0-0")["OMP_NUM_THREADS"]) <= max(cores // 2, 1)
+    assert rank(tmp_path, "0-0")["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "run" / "compiled")
+
+
+def test_wrong_input_is_one_line_and_no_further_start(tmp_path: Path):
+    seen = ended(begun("is_told_wrong", tmp_path))
+
+    assert seen["end"] == "tp=6 does not divide 32 heads; choose 1, 2, 4, 8, 16 or 32"
+    assert (seen["code"], seen["told"]) == (2, [])
+    assert not (tmp_path / "rank-0-1.json").exists()
+    assert seen["err"] == ""
+
+
+def test_a_rank_that_is_killed_every_time_is_named(tmp_path: Path):
+    seen = ended(begun("is_killed", tmp_path, restarts=0))
+
+    assert seen["end"].startswith(
+        "rank 1 was killed by SIGKILL (the system may have run out of memory); what"
+    )
+    assert seen["code"] == 1
+
+
+def test_an_interrupt_reaches_all_ranks_which_save(tmp_path: Path):
+    process = begun("saves_when_asked", tmp_path)
+    until_s = time.monotonic() + PATIENCE_S
+    while len(list(tmp_path.glob("rank-*.json"))) < 2 and time.monotonic() < until_s:
+        time.sleep(0.1)
+
+    process.send_signal(signal.SIGINT)
+
+    assert ended(process)["end"] == "interrupted"
+    assert sorted(path.name for path in tmp_path.glob("saved-*")) == ["saved-0", "saved-1"]
