@@ -50,7 +50,7 @@ def held(parameters: Iterable[nn.Parameter], mesh: Mesh) -> Held:
     """Gradients of one rank; those that are partial over ranks are added up first."""
     with_gradient = [each for each in parameters if each.grad is not None]
     _complete(with_gradient)
-    stage_ranks = dist.get_world_size() // mesh.size(PIPELINE)
+    stage_ranks = mesh.size(*mesh.team) // mesh.size(PIPELINE)
     parts = tuple(_local(each.grad) for each in with_gradient)
     return Held(parts=parts, copies=tuple(_copies(each, stage_ranks) for each in with_gradient))
 

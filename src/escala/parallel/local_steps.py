@@ -65,7 +65,7 @@ class LocalSteps:
     def _is_due(self, place: int, done: int) -> bool:
         """Fragments meet one after the other, evenly over the local steps; the last at their end."""
         late = (len(self.fragments) - 1 - place) * self.steps // len(self.fragments)
-        return done > late and (done + late) % self.steps == 0
+        return (done + late) % self.steps == 0
 
     def _meet(self, part: Fragment) -> int:
         with torch.no_grad():

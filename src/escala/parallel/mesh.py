@@ -55,11 +55,21 @@ class Mesh:
             result = result * self.ranks[name].size() + self.ranks.get_local_rank(name)
         return result
 
+    @property
+    def together(self) -> tuple[str, ...]:
+        """Axes of ranks that learn from other tokens in every step: not of replicas with local steps."""
+        return LOSS[1:] if self.plan.local_steps > 1 else LOSS
+
+    @property
+    def team(self) -> tuple[str, ...]:
+        """Axes of all ranks that make a step together."""
+        return (PIPELINE, *self.together, TENSOR)
+
     @cached_property
     def sharding(self) -> DeviceMesh:
         """Where states are sharded: shard and cp as one axis, with the replicas before it in HSDP."""
         sharded = self.axis(SHARD, CONTEXT)
-        if self.size(REPLICATE) == 1:
+        if self.size(REPLICATE) == 1 or REPLICATE not in self.together:
             return sharded
         return DeviceMesh._concatenate([self.ranks[REPLICATE], sharded])
 

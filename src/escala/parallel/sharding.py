@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from escala.model.plan import Plan
 from escala.parallel.loss import AUTOCAST
-from escala.parallel.mesh import LOSS, Mesh
+from escala.parallel.mesh import Mesh
 from escala.parallel.parts import Parts
 
 
@@ -18,9 +18,10 @@ def share(chunk: nn.Module, parts: Parts, mesh: Mesh) -> nn.Module:
     if mesh.plan.zero >= 2:
         shard(chunk, parts, mesh)
         return chunk
-    if mesh.size(*LOSS) == 1:
+    if mesh.size(*mesh.together) == 1:
         return chunk
-    return DistributedDataParallel(chunk, process_group=mesh.group(*LOSS), gradient_as_bucket_view=True)
+    group = mesh.group(*mesh.together)
+    return DistributedDataParallel(chunk, process_group=group, gradient_as_bucket_view=True)
 
 
 def shard(chunk: nn.Module, parts: Parts, mesh: Mesh) -> None:

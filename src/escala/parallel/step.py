@@ -17,7 +17,7 @@ from escala.parallel.batch import Batch
 from escala.parallel.context import local_part
 from escala.parallel.gradients import Held, held
 from escala.parallel.loss import answer, loss_sum, target_count
-from escala.parallel.mesh import LOSS, TENSOR
+from escala.parallel.mesh import TENSOR
 from escala.parallel.parallelize import Parallel
 from escala.parallel.scaler import Scaler
 
@@ -28,6 +28,8 @@ CLIP_EPSILON: Final = 1e-6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a step did: mean loss over all targets of all ranks, norm of the gradient before clipping.
+
+    With local steps both are those of this rank's replica.
 
     A step whose fp16 gradients overflow is skipped: weights stay, the norm is not finite.
     """
@@ -55,7 +57,8 @@ class Step:
         micro_batches = split(local_part(batch, mesh), plan.micro_batches)
         targets = total_targets(self.parallel, micro_batches)
         raised = self.scaler.factor if self.scaler else 1.0
-        whole = mesh.size(*LOSS) * raised  # ranks, since what they hold of a gradient is averaged over them
+        # times the ranks, since what they hold of a gradient is averaged over them
+        whole = mesh.size(*mesh.together) * raised
         loss = learn(self.parallel, micro_batches, whole / targets)
         gradients = held(self.parallel.parameters(), mesh)
         loss, norm = self._over_ranks(loss / whole, gradients)
@@ -72,7 +75,7 @@ class Step:
         mesh = self.parallel.mesh
         shares = [loss.double() / mesh.size(TENSOR), gradients.squared_norm(mesh.device)]
         totals = torch.stack(shares)
-        dist.all_reduce(totals)
+        dist.all_reduce(totals, group=mesh.group(*mesh.team))
         return totals[0], totals[1].sqrt()
 
     def _update(self, gradients: Held, norm: torch.Tensor, raised: float, rate: float) -> None:
@@ -88,7 +91,7 @@ class Step:
 def total_targets(parallel: Parallel, micro_batches: Sequence[Batch]) -> torch.Tensor:
     """Targets of all ranks; one where there is none, so that nothing is divided by zero."""
     count = torch.stack([target_count(each.targets) for each in micro_batches]).sum()
-    dist.all_reduce(count, group=parallel.mesh.group(*LOSS))
+    dist.all_reduce(count, group=parallel.mesh.group(*parallel.mesh.together))
     return count.clamp(min=1)
 
 
@@ -106,5 +109,5 @@ def evaluate(parallel: Parallel, batch: Batch) -> float:
                 for each in micro_batches
             ]
     total = torch.zeros((), dtype=torch.float64, device=mesh.device) + sum(losses)
-    dist.all_reduce(total)
+    dist.all_reduce(total, group=mesh.group(*mesh.team))
     return (total / mesh.size(TENSOR) / targets).item()
