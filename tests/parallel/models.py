@@ -18,6 +18,7 @@ from escala.model.network import (
     StackRole,
 )
 from escala.parallel.nets.decoder import Decoder
+from escala.parallel.nets.experts import Router
 
 VOCABULARY, TOKENS, LAYERS, HIDDEN = 96, 16, 4, 32
 CLASSES, PIXELS = 10, 32
@@ -98,6 +99,15 @@ def _hf_vit() -> nn.Module:
     )  # fmt: skip
 
 
+def _lopsided() -> nn.Module:
+    """Experts of which all tokens choose the same two at first: a router of zeros knows no difference."""
+    module = Decoder(network(experts=8))
+    for each in module.modules():
+        if isinstance(each, Router):
+            nn.init.zeros_(each.weight)
+    return module
+
+
 def _hf_small(kind: str, **keys: Any) -> nn.Module:
     return _hf(
         kind, **{
@@ -120,6 +130,7 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
         network(is_gated=False, positions=64, has_qkv_bias=True, has_output_bias=True, is_tied=True)
     ),
     "moe": lambda: Decoder(network(experts=8, has_qk_norm=True)),
+    "moe-lopsided": _lopsided,
     "qk-norm": lambda: Decoder(network(kv_heads=2, has_qk_norm=True, has_qkv_bias=True)),
     "hf-qwen3": lambda: _hf_small("qwen3"),
     "hf-gemma2": lambda: _hf_small("gemma2", pad_token_id=0, **TWO_WINDOWS),

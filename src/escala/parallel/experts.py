@@ -17,7 +17,7 @@ from escala.parallel.dispatch import Experts, Run, by_all_gather, by_all_to_all,
 from escala.parallel.layouts import Stream
 from escala.parallel.mesh import TENSOR, Mesh
 from escala.parallel.parts import Parts
-from escala.parallel.weights import View, Weights, around
+from escala.parallel.weights import View, Weights, around, seen_in_parts
 from escala.parallel.words import is_experts
 
 WIDE, NARROW = "gate_up_proj", "down_proj"
@@ -32,7 +32,7 @@ def split_experts(chunk: nn.Module, parts: Parts, mesh: Mesh) -> None:
     for module in [each for each in chunk.modules() if is_experts(each)]:
         if plan.ep * plan.etp > 1:
             _lay(module, mesh)
-            around(module, _instead(_run(Experts(module), mesh)))
+            around(module, _instead(module, _run(Experts(module), mesh)))
         elif plan.tp > 1:
             _keep_whole(module, Stream(mesh=mesh.axis(TENSOR), splits_tokens=plan.sp))
 
@@ -56,7 +56,7 @@ def _lay(module: Any, mesh: Mesh) -> None:
     for name, place in places.items():
         whole = module._parameters[name].numel()
         weights.lay(module, name, (*dealt, place) if WIDTH in names else dealt)
-        assert getattr(module, name).numel() * plan.ep * plan.etp == whole, (name, whole)
+        assert module._parameters[name].to_local().numel() * plan.ep * plan.etp == whole, (name, whole)
 
 
 def _run(experts: Experts, mesh: Mesh) -> Run:
@@ -70,10 +70,11 @@ def _alone(experts: Experts) -> Run:
     return lambda tokens, chosen, weights: on_own(experts, tokens, chosen, weights)
 
 
-def _instead(run: Run) -> Callable[..., torch.Tensor]:
+def _instead(module: nn.Module, run: Run) -> Callable[..., torch.Tensor]:
     """What stands in place of a module's own forward."""
 
     def call(_: Callable[..., Any], tokens: torch.Tensor, chosen: Any, weights: Any) -> torch.Tensor:
-        return run(tokens, chosen, weights)
+        with seen_in_parts(module):
+            return run(tokens, chosen, weights)
 
     return call

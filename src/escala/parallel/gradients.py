@@ -67,7 +67,7 @@ def _copies(parameter: nn.Parameter, stage_ranks: int) -> float:
     if not isinstance(parameter.grad, DTensor):
         return float(stage_ranks)
     mesh, placements = parameter.grad.device_mesh, parameter.grad.placements
-    shards = prod(mesh.size(axis) for axis, each in enumerate(placements) if each.is_shard())
+    shards = prod(mesh.size(axis) for axis, each in enumerate(placements) if not each.is_replicate())
     return stage_ranks / shards
 
 

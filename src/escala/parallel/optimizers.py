@@ -3,7 +3,9 @@
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor
 
 from escala.errors import InvalidInput
 from escala.model.workload import OptimizerKind
@@ -24,4 +26,12 @@ def optimizer_of(
     if parallel.plan.zero == 1 and parallel.mesh.size(SHARD, CONTEXT) > 1:
         group = parallel.mesh.group(SHARD, CONTEXT)
         return ZeroRedundancyOptimizer(parameters, BUILT[kind], process_group=group, **given)
-    return BUILT[kind](parameters, **given)
+    return BUILT[kind](_by_mesh(parameters), **given)
+
+
+def _by_mesh(parameters: list[nn.Parameter]) -> list[dict[str, Any]]:
+    """Groups of parameters that lie on the same ranks: one operation cannot update those of two meshes."""
+    groups: dict[object, list[nn.Parameter]] = {}
+    for each in parameters:
+        groups.setdefault(each.device_mesh if isinstance(each, DTensor) else None, []).append(each)
+    return [{"params": group} for group in groups.values()]

@@ -4,10 +4,11 @@ So a module of any library works on its rank's part without knowing of it, and i
 as those of plain tensors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -15,6 +16,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, distribute_tensor
 
 Placements = tuple[Placement, ...]
+RUNS: Final = "escala_runs"
+"""Attribute of a module: whether its forward is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +73,31 @@ class Weights:
         return known[1]
 
 
+@contextmanager
+def seen_in_parts(module: nn.Module) -> Iterator[None]:
+    """Inside, a module's parameters are this rank's parts; FSDP2 and others who ask for them get DTensors."""
+    before = module.__dict__.get(RUNS, False)
+    module.__dict__[RUNS] = True
+    try:
+        yield
+    finally:
+        module.__dict__[RUNS] = before
+
+
 @cache
 def _seeing(kind: type[nn.Module], name: str, view: View) -> type[nn.Module]:
-    """A class of modules like another, with a view of one of its parameters."""
-    see = property(lambda module: view.of(module._parameters[name]))
-    return type(kind.__name__, (kind,), {"__module__": kind.__module__, name: see})
+    """A class of modules like another, whose forward has a view of one of its parameters."""
+
+    def see(module: nn.Module) -> torch.Tensor | None:
+        held = module._parameters[name]
+        return view.of(held) if module.__dict__.get(RUNS, False) else held
+
+    def forward(module: nn.Module, *given: Any, **named: Any) -> Any:
+        with seen_in_parts(module):
+            return kind.forward(module, *given, **named)
+
+    body = {"__module__": kind.__module__, name: property(see), "forward": forward}
+    return type(kind.__name__, (kind,), body)
 
 
 def around(module: nn.Module, call: Callable[..., Any]) -> None:

@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from escala.errors import InvalidInput
 from escala.training.checkpoint.facts import Facts, read_facts
+from escala.training.checkpoint.planners import LoadPlanner
 from escala.training.checkpoint.saving import expect_one_process, kind_of
 from escala.training.checkpoint.state import Resumed, TrainState
 from escala.training.checkpoint.tensors import (
@@ -92,7 +93,7 @@ def _metadata(folder: Path) -> dict[str, Any]:
 
 def _read(folder: Path, wanted: dict[str, Any]) -> None:
     # a planner that flattens reads what is no tensor into a copy
-    planner = dcp.DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner = LoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     reader = dcp.FileSystemReader(folder)
     try:
         expect_one_process()

@@ -30,6 +30,7 @@ from escala.training.checkpoint.folders import (
     remove,
     step_folder,
 )
+from escala.training.checkpoint.planners import SavePlanner
 from escala.training.checkpoint.state import TrainState
 from escala.training.checkpoint.tensors import (
     RANDOM,
@@ -77,7 +78,7 @@ class Checkpoints:
         self.settle()
         whole = step_folder(self.folder, state.step)
         writer = WholeWriter(whole, _facts(state), self.keep)
-        planner = dcp.DefaultSavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=True)
+        planner = SavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=True)
         values = _values(state)
         self._step = state.step
         how: dict[str, Any] = {"process_group": self.group, "no_dist": self.group is None}
