@@ -12,6 +12,7 @@ def operations_of(bench: Bench) -> Operations | None:
     """What a bench timed of a processor beside products; None where a part is missing, or on a GPU."""
     update = [each.best_s / each.shape[0] / each.shape[1] for each in bench.timed if each.part == "optimizer"]
     launch = [each.best_s for each in bench.timed if each.part == "launch"]
+    distributed = [each.best_s / each.shape[0] for each in bench.timed if each.part == "distributed launch"]
     names = ("attention", "attention backward", "convolution", "convolution backward")
     rates = [large_flop_per_s(bench, part, FORMAT) for part in names]
     passes = [each.bytes_per_s for each in bench.timed if each.part == "passes" and each.bytes_per_s]
@@ -27,6 +28,7 @@ def operations_of(bench: Bench) -> Operations | None:
         attention_backward_flop_per_s=attention_backward,
         convolution_flop_per_s=convolution,
         convolution_backward_flop_per_s=convolution_backward,
+        distributed_launch_s=min(distributed, default=None),
     )
 
 

@@ -163,7 +163,8 @@ class EngineMessages:
     `prefetches`: gathers of sharded weights run beside computation. `gradient_bucket_bytes`: gradients wait
     until so many are together, the first time only for `first_bucket_bytes`; 0 is no bucket. `counts_ends`:
     embedding, head and root send messages of their own. `gathers_input_again`: SP keeps a rank's part of an
-    input and gathers it again for backward.
+    input and gathers it again for backward. `has_distributed_tensors`: what is split over ranks is a tensor
+    that knows so (DTensor), see `distributed`.
     """
 
     prefetches: bool = True
@@ -171,6 +172,7 @@ class EngineMessages:
     first_bucket_bytes: float = 0.0
     counts_ends: bool = False
     gathers_input_again: bool = True
+    has_distributed_tensors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from escala.model.convolutions import (
     convolution_s,
     convolutions,
 )
+from escala.model.distributed import layer_launches_s
 from escala.model.efficiency import core_s, fits_fused_softmax, kernel_of, linear_flop_per_s, matmul_s, pass_s
 from escala.model.engine import AttentionKernel, SelectiveKind
 from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
@@ -81,6 +82,7 @@ class Compute:
     elementwise_s: F64
     routing_s: F64
     floor_s: F64
+    distributed_s: F64
 
 
 def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compute:
@@ -96,6 +98,7 @@ def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compu
         elementwise_s=elementwise_s(problem, plans, stack, block, shape),
         routing_s=routing_s(problem, plans, stack, block, work),
         floor_s=dispatch_s(problem, plans, block, work.cores),
+        distributed_s=layer_launches_s(problem, plans, block),
     )
 
 
@@ -106,7 +109,7 @@ def layer_time(
 
     On a processor that was timed: the sum.
     Device time = matrix products + attention + memory passes + routing + exposed communication. Memory passes
-    lie half in forward, routing a third.
+    lie half in forward, routing and launches on distributed tensors a third.
     """
     shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
     tensor = tensor_parallel_s(problem, plans, stack, block, shape, wires.tensor)
@@ -121,8 +124,8 @@ def layer_time(
     # a processor launches and works by turns: a soft maximum of power 1 is the sum
     norm = problem.assumptions.dispatch_norm if problem.accelerator.operations is None else 1.0
     ratio = problem.engine.time.dispatch_backward_ratio
-    forward_s = soft_maximum(device_forward_s, own.floor_s, norm)
-    backward_s = soft_maximum(device_backward_s, own.floor_s * ratio, norm)
+    forward_s = soft_maximum(device_forward_s, own.floor_s + own.distributed_s / 3, norm)
+    backward_s = soft_maximum(device_backward_s, own.floor_s * ratio + own.distributed_s * 2 / 3, norm)
     return LayerTime(
         matmul_s=own.matmul_forward_s + own.matmul_backward_s,
         attention_s=own.attention_forward_s + own.attention_backward_s,

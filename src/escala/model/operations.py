@@ -26,7 +26,7 @@ class Operations:
 
     `pass_bytes_per_s` is that of norms, activations and additions in a chain, forward and backward. Attention
     counts every query against every key; backward rates count 2.5 (attention) and 2 (convolution) times the
-    forward work.
+    forward work. `distributed_launch_s` is that of a tensor split over ranks, None where one rank was timed.
     """
 
     launch_s: float
@@ -36,6 +36,7 @@ class Operations:
     attention_backward_flop_per_s: float
     convolution_flop_per_s: float
     convolution_backward_flop_per_s: float
+    distributed_launch_s: float | None = None
 
 
 def with_twice_the_arithmetic(known: Operations | None) -> Operations | None:

@@ -124,12 +124,13 @@ def lora_parameters(block: Block, stack: Stack, lora: Lora) -> tuple[float, floa
     """
     found = {False: 0, True: 0}
     for part in block.parts:
-        sides = dict(_maps(part, stack.hidden))
+        sides = dict(linear_maps(part, stack.hidden))
         found[isinstance(part, Experts)] += sum(sides.get(target, 0) for target in lora.targets)
     return float(lora.rank * found[False]), float(lora.rank * found[True])
 
 
-def _maps(part: object, hidden: int) -> list[tuple[str, int]]:
+def linear_maps(part: object, hidden: int) -> list[tuple[str, int]]:
+    """The linear maps of one part by name, with inputs + outputs of each; those of all experts together."""
     if isinstance(part, Attention):
         query, key = part.heads * part.head_dim, part.kv_heads * part.head_dim
         value, out = part.kv_heads * part.value_head_dim, part.heads * part.value_head_dim

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, doublings
+from escala.model.distributed import end_launches_s, matrices, norm_sums, norms, update_launches_s
 from escala.model.efficiency import memory_bytes_per_s
 from escala.model.layers import LayerTime
 from escala.model.matmuls import Shape
@@ -72,6 +73,8 @@ def step_time(
     busy_s = (rank.forward_s + rank.backward_s) * plans.micro_batches
     terms = {name: _over_layers(rank, plans, name) for name in LAYER_TERMS}
     terms["tensor_parallel_s"] = terms["tensor_parallel_s"] + end_syncs_s(problem, plans, rank)
+    terms["tensor_parallel_s"] = terms["tensor_parallel_s"] + norm_syncs_s(problem, plans, rank)
+    terms["dispatch_s"] = terms["dispatch_s"] + end_dispatch_s(problem, plans, rank)
     terms["head_s"] = rank.head_s * plans.micro_batches
     terms["embedding_s"] = rank.embedding_s * plans.micro_batches
     terms["recompute_s"] = rank.recompute_s * plans.micro_batches
@@ -110,6 +113,29 @@ def end_syncs_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     return np.asarray(each_s * plans.micro_batches, np.float64)
 
 
+def norm_syncs_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Tensor ranks sum the gradient of every norm under SP: an all-reduce of a hidden vector each, alone.
+
+    Source: see `distributed.norm_sums`.
+    """
+    stack, link = problem.workload.network.main, layer_wires(problem, plans).tensor
+    calls = _norm_vectors(problem, rank) * norm_sums(problem, plans)
+    payload_bytes = calls * stack.hidden * problem.engine.memory.gradient_bytes
+    return np.where(calls > 0, link.reduce_s(payload_bytes, calls), 0.0)
+
+
+def end_dispatch_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Launches of embedding, head and loss as distributed tensors; see `distributed.end_launches_s`."""
+    has_embedding, has_head = (np.asarray(each > 0, np.float64) for each in (rank.embedding_s, rank.head_s))
+    return end_launches_s(problem, plans, has_embedding, has_head)
+
+
+def _norm_vectors(problem: Problem, rank: Rank) -> F64:
+    network = problem.workload.network
+    last = network.main.final_norm_weights * (rank.head_s > 0)
+    return np.asarray(norms(network, rank.layer_counts) + last, np.float64)
+
+
 def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """Adding gradients of all micro-batches to the sum: bytes per parameter * micro-batches / memory speed.
 
@@ -121,8 +147,8 @@ def accumulate_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
 def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """Optimizer step: bytes per parameter that the rank updates / memory speed, or the timed seconds of each.
 
-    The bytes of AdamW hold two fp32 states, read and written: 16, less what smaller states save. Source: see
-    assumptions.
+    Timed ones and launches, where parameters are distributed tensors. The bytes of AdamW hold two fp32
+    states, read and written: 16, less what smaller states save. Source: see assumptions.
     """
     over_dense, over_expert = sharing(plans, np.arange(len(plans)))
     sharded = plans.zero >= 1
@@ -134,8 +160,15 @@ def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     moved_bytes = (dense + expert) * per_parameter
     if problem.accelerator.operations is not None:
         update_s = problem.accelerator.operations.update_s
-        return (dense + expert) * update_s * (per_parameter / problem.assumptions.optimizer_pass_bytes)
+        passes_s = (dense + expert) * update_s * (per_parameter / problem.assumptions.optimizer_pass_bytes)
+        return passes_s + _update_launches_s(problem, plans, rank)
     return np.asarray(moved_bytes / memory_bytes_per_s(problem.accelerator), np.float64)
+
+
+def _update_launches_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    ends = np.asarray((rank.embedding_s > 0) * 1.0 + (rank.head_s > 0), np.float64)
+    own = matrices(problem.workload.network, rank.layer_counts) + ends
+    return update_launches_s(problem, plans, own, _norm_vectors(problem, rank))
 
 
 def straggler_s(problem: Problem, plans: Plans, busy_s: F64) -> F64:

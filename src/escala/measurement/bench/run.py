@@ -72,6 +72,7 @@ def _probes(device: Device, host: HostFacts, ranks: Ranks, folder: Path, budget_
 
 
 def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe], budget_s: float) -> Iterator[Probe]:
+    from escala.measurement.bench.distributed import distributed_probes
     from escala.measurement.bench.memory import stream_probes, transfer_probes
     from escala.measurement.bench.network import network_probes, overlap_probes
     from escala.measurement.bench.operations import operation_probes
@@ -86,4 +87,5 @@ def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe], budget
     yield from storage
     yield from overlap_probes(device, ranks)
     yield from network_probes(device, ranks, budget_s)
+    yield from distributed_probes(device, ranks)
     yield from step_probes(device)  # its first optimizer loads more of torch, for seconds
