@@ -1,8 +1,8 @@
 """Predictions beside real training on limited networks: `python benchmarks/networks.py [SETTING ...]`.
 
 A setting is hosts x Mbit/s, or hosts x Mbit/s x milliseconds that a packet is under way: 4x200, 2x100x5. Each
-takes two to three minutes, on a machine that does nothing else meanwhile, as root, with PyTorch. Everything
-is kept in --folder, so that settings can be run one by one: the table is of all that are there.
+takes two to four minutes, on a machine that does nothing else meanwhile, as root, with PyTorch. Everything
+is kept in --folder, so that settings, and ways of each, can be run one by one: the table is of all there are.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from netlab.cases import cases
+from netlab.cases import BATCHES, cases
 from netlab.hosts import missing
 from netlab.truth import Row, Setting, compared, median_error
 
@@ -62,6 +62,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("settings", nargs="*", default=GRID, metavar="SETTING")
     options.add_argument("--folder", type=Path, default=Path("networks"))
+    options.add_argument("--ways", nargs="+", default=tuple(BATCHES), choices=BATCHES, metavar="WAY")
     options.add_argument("--show", action="store_true", help="only print what is in the folder")
     given = options.parse_args()
     for word in () if given.show else given.settings:
@@ -70,13 +71,13 @@ def main() -> int:
         if why:
             print(f"no lab here: {why}", file=sys.stderr)
             return 2
-        folder = given.folder / word
+        folder = given.folder / word / "-".join(given.ways)
         folder.mkdir(parents=True, exist_ok=True)
         print(f"{where} ...", file=sys.stderr, flush=True)
-        found = compared(where, cases(where.hosts), folder.absolute(), BENCH_S[where.hosts])
+        found = compared(where, cases(where.hosts, given.ways), folder.absolute(), BENCH_S[where.hosts])
         (folder / "rows.json").write_text(json.dumps([row.as_keys() for row in found]))
-    files = [given.folder / word / "rows.json" for word in GRID]
-    rows = [Row.of(keys) for file in files if file.exists() for keys in json.loads(file.read_text())]
+    files = [file for word in GRID for file in sorted(given.folder.glob(f"{word}/*/rows.json"))]
+    rows = [Row.of(keys) for file in files for keys in json.loads(file.read_text())]
     print("\n".join([*summary(rows), "", *table(rows)]))
     return 0
 

@@ -77,15 +77,16 @@ def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe], budget
     from escala.measurement.bench.network import network_probes, overlap_probes
     from escala.measurement.bench.operations import operation_probes
     from escala.measurement.bench.products import attention_probes, product_probes
-    from escala.measurement.bench.step import step_probes
+    from escala.measurement.bench.step import launch_probe, step_probes
 
     yield from product_probes(device)
     yield from stream_probes(device)  # with products, what a cluster needs at least
     yield from attention_probes(device)
     yield from operation_probes(device)
+    yield launch_probe(device)
+    yield from distributed_probes(device, ranks)
     yield from transfer_probes(device)
     yield from storage
     yield from overlap_probes(device, ranks)
     yield from network_probes(device, ranks, budget_s)
-    yield from distributed_probes(device, ranks)
     yield from step_probes(device)  # its first optimizer loads more of torch, for seconds
