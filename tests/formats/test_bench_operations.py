@@ -93,3 +93,19 @@ def test_without_one_part_the_constants_of_gpus_stay(missing: int):
 
 def test_a_gpu_keeps_the_engine_records():
     assert operations_of(bench(*EVERY, kind="cuda")) is None
+
+
+def test_a_launch_on_distributed_tensors_is_one_of_those_that_were_timed_together():
+    several = timed("distributed launch", 1.2e-3, shape=(40, 16))
+
+    found = operations_of(bench(*EVERY, several))
+
+    assert found is not None
+    assert found.distributed_launch_s == pytest.approx(30e-6)
+
+
+def test_a_bench_of_one_rank_knows_no_launches_on_distributed_tensors():
+    found = operations_of(bench(*EVERY))
+
+    assert found is not None
+    assert found.distributed_launch_s is None
