@@ -516,3 +516,11 @@ def test_convolutional_networks_are_trained_by_momentum():
     optimizer = reading("dle_cnn_001").problem.workload.optimizer
 
     assert (optimizer.kind, optimizer.moments) == (OptimizerKind.SGD, 1)
+
+
+def test_a_table_without_batches_takes_those_of_the_recipes_it_links():
+    # 12 sequences on each of 256 chips, as the recipe of the same network and chip prints (tpurecipes_042)
+    linked, printed = reading("maxtext_066"), reading("tpurecipes_042")
+
+    assert (linked.plan.micro_batch, linked.problem.workload.global_batch) == (12, 12 * 256)
+    assert printed.plan.micro_batch == 12

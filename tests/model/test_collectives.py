@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s, send_s
+from escala.model.collectives import all_reduce_s, all_to_all_s, fused_exchange_s, gather_s, send_s
 
 GB = 1e9
 ONE_GB_PER_S = np.array([1e9])
@@ -43,6 +43,26 @@ def test_all_to_all_over_two_domains_takes_the_slower_wire():
     seconds = all_to_all_s(FOUR_GB, RANKS, inside, ONE_GB_PER_S, ONE_GB_PER_S / 10, NO_LATENCY)
 
     assert seconds[0] == pytest.approx(20.0, rel=1e-12)
+
+
+def test_a_fused_dispatcher_sends_a_token_once_to_each_domain():
+    # 2 domains of 2 ranks, 2 choices: (2 - 1) (1 - (1/2)^2) = 0.75 copies leave, 40 s each; beside,
+    # 2 (2 - 1) (1 - (3/4)^2) = 0.875 copies stay, 4 s each
+    inside, four, forty = np.array([2.0]), np.array([4.0]), np.array([40.0])
+
+    assert fused_exchange_s(four, forty, 2, RANKS, inside, NO_LATENCY)[0] == pytest.approx(30.0, rel=1e-12)
+    assert fused_exchange_s(four, four / 10, 2, RANKS, inside, NO_LATENCY)[0] == pytest.approx(3.5, rel=1e-12)
+
+
+def test_a_fused_dispatcher_saves_nothing_where_a_token_has_one_expert():
+    inside, copy_s = np.array([4.0]), np.array([4.0])
+
+    plain = all_to_all_s(FOUR_GB, RANKS, inside, ONE_GB_PER_S, ONE_GB_PER_S, NO_LATENCY)
+    fused = fused_exchange_s(copy_s, copy_s, 1, RANKS, inside, NO_LATENCY)
+
+    # 3 of 4 GB at 1 GB/s
+    assert plain[0] == pytest.approx(3.0, rel=1e-12)
+    assert fused[0] == pytest.approx(3.0, rel=1e-12)
 
 
 def test_send_by_hand():

@@ -98,6 +98,39 @@ def test_the_gathering_dispatcher_moves_what_every_rank_has(ideal):
     assert layer(problem, plan).expert_parallel_s[0] == pytest.approx(4 * once, rel=1e-12)
 
 
+def test_a_fused_dispatcher_sends_a_token_once_to_each_rank(ideal):
+    problem = with_time(talking(ideal(MIXTURE, devices=8, batch=8)), expert_exposed=1.0)
+    plan = Plan(dp=8, ep=4, dispatcher=Dispatcher.FUSED)
+
+    # one copy of 1024 rows of 2048 * 2 bytes; 2 choices reach 3 (1 - (3/4)^2) of the 3 other ranks
+    once = 3 * (1 - (3 / 4) ** 2) * 1024 * 2048 * 2 / 100e9
+    assert layer(problem, plan).expert_parallel_s[0] == pytest.approx(4 * once, rel=1e-12)
+
+
+def test_a_fused_dispatcher_waits_for_one_rank_of_each_node(ideal):
+    many = ideal(network(ATTENTION, SIXTEEN), devices=16, batch=16)
+    problem = assuming(with_time(talking(many), expert_exposed=1.0), expert_latency_s=1e-3)
+    plan = Plan(dp=16, ep=16, dispatcher=Dispatcher.FUSED)
+
+    more = layer(problem, plan).expert_parallel_s[0]
+    less = layer(assuming(problem, expert_latency_s=0.0), plan).expert_parallel_s[0]
+
+    # 2 nodes * 1 ms, four exchanges
+    assert more - less == pytest.approx(4 * 2e-3, rel=1e-9)
+
+
+def test_a_host_that_drives_the_network_pays_for_each_token(ideal):
+    many = ideal(network(ATTENTION, SIXTEEN), devices=16, batch=16)
+    problem = with_time(talking(many), expert_exposed=1.0)
+    inside, outside = problem.cluster.links
+    slow = replace(problem.cluster, links=(inside, replace(outside, message_s=1e-5)))
+    plan = Plan(dp=16, ep=16, dispatcher=Dispatcher.FUSED)
+
+    # 1024 tokens, 2 choices: (2 - 1) (1 - (1/2)^2) copies to the other node, 10 us each; four exchanges
+    exchanged = layer(replace(problem, cluster=slow), plan).expert_parallel_s[0]
+    assert exchanged == pytest.approx(4 * 0.75 * 1024 * 1e-5, rel=1e-12)
+
+
 def test_each_rank_beyond_the_node_adds_a_fixed_time(ideal):
     many = ideal(network(ATTENTION, SIXTEEN), devices=16, batch=16)
     problem = assuming(with_time(talking(many), expert_exposed=1.0), expert_latency_s=1e-3)

@@ -155,6 +155,8 @@ def _global_batch(row: Row, how: Degrees) -> tuple[int, tuple[str, ...]]:
     return row.micro_batch * how.dp * (times or 1), () if times or how.pp == 1 else ("batch",)
 
 
+# Sequences per device in the recipes that MaxText's table of optimized models links (tpu-recipes, trillium).
+_LINKED: Final = {r"mixtral 8x7b \| tpu v6e": 12, r"llama 3.1 8b \| tpu v6e": 4}
 # Sequences or images per device where neither batch is printed, by source: scripts of the same repository.
 _USUAL: Final = {r"mxnet": 128, r"maxtext gpu": 4, r"maxtext|tpu": 2}
 
@@ -162,6 +164,11 @@ _USUAL: Final = {r"mxnet": 128, r"maxtext gpu": 4, r"maxtext|tpu": 2}
 def _usual_batch(row: Row, how: Degrees) -> int:
     if "ms-swift LLM" in row.source:  # batch 1, accumulated 16 times, unless the table varies it
         return (count(row.tags.get("Batch Size")) or 1) * SWIFT_TIMES
+    if "tiering" in row.source:
+        run = f"{row.model} | {row.accelerator}".lower()
+        linked = next((each for word, each in _LINKED.items() if re.search(word, run)), None)
+        if linked is not None:
+            return linked * (row.devices or 1)
     words = f"{row.source} {row.framework}".lower()
     found = next((each for word, each in _USUAL.items() if re.search(word, words)), None)
     if found is None or (row.arch == "cnn" and "mxnet" not in words):

@@ -23,6 +23,12 @@ _PORTS: Final = {
     "hdr infiniband": "hdr infiniband 200 gb/s",
     "usable": "",
 }
+# Networks of the catalog that link texts name.
+_NAMED: Final = {
+    r"efa.*p5": "efa-v2",
+    r"efa.*p6-b300": "efa-v4-800",
+    r"efa 400 gb/s per node": "efa-v1",
+}
 _RATE: Final = re.compile(r"(?:(\d+)\s*x\s?[^,;]*?)?(\d+(?:\.\d+)?)\s*([gt])b(?:it|ps|/s|/sec|e|\b)")
 _SAME: Final = 0.02
 _TORUS: Final = "tpu"
@@ -97,6 +103,10 @@ def _imputed(row: Row) -> tuple[str, ...]:
 
 
 def _network(row: Row, device: str) -> str | None:
+    text = row.link_outside.lower()
+    named = next((name for word, name in _NAMED.items() if re.search(word, text)), None)
+    if named is not None:
+        return named
     per_node = row.devices_per_node or node_of(device).devices
     rate = device_bytes_per_s(row.link_outside, per_node)
     if rate is None or abs(rate / _usual_bytes_per_s(device) - 1) < _SAME:

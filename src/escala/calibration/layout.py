@@ -6,11 +6,12 @@ from typing import Any
 
 from escala.calibration.degrees import Batch, batch, degrees, method_of
 from escala.calibration.policies import offloads, precision, recompute, schedule, sharding
+from escala.calibration.recipes import recipe, stage_layers
 from escala.calibration.rows import Row
 from escala.calibration.software import Software
 from escala.model.cluster import Cluster
 from escala.model.network import Network
-from escala.model.plan import Compile, Dispatcher, Plan, Schedule
+from escala.model.plan import Compile, Dispatcher, Plan, Schedule, Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ def layout(row: Row, network: Network, cluster: Cluster, sw: Software) -> Layout
     again, again_layers, open_again = recompute(row, sw, method, layers)
     if order is Schedule.INTERLEAVED and amount.times % how.pp:
         order, chunks = Schedule.ONE_F_ONE_B, 1
+    dealt = stage_layers(row, how.pp * chunks)
     values: dict[str, Any] = offloads(row)
     plan = Plan(
         dp=how.dp,
@@ -47,6 +49,8 @@ def layout(row: Row, network: Network, cluster: Cluster, sw: Software) -> Layout
         shard=shared.shard,
         schedule=order,
         virtual_stages=chunks,
+        split=Split.CUSTOM if dealt else Split.EVEN,
+        stage_layers=dealt,
         micro_batch=amount.micro,
         micro_batches=amount.times,
         dispatcher=_dispatcher(row),
@@ -63,7 +67,10 @@ def layout(row: Row, network: Network, cluster: Cluster, sw: Software) -> Layout
 
 
 def _dispatcher(row: Row) -> Dispatcher:
-    is_fused = re.search(r"deepep|hybridep", f"{row.other} {row.framework}".lower())
+    """As printed, else as in the recipe."""
+    if "dispatcher" not in row.tags:
+        return recipe(row).dispatcher
+    is_fused = re.search(r"deepep|hybridep", row.tags["dispatcher"].lower())
     return Dispatcher.FUSED if is_fused else Dispatcher.ALL_TO_ALL
 
 

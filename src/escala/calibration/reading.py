@@ -13,6 +13,7 @@ from escala.calibration.failure import Unreadable
 from escala.calibration.hardware import device_name, machine
 from escala.calibration.layout import layout
 from escala.calibration.published import Convention, Published, Quantity, published
+from escala.calibration.recipes import is_balanced
 from escala.calibration.rows import Row, count
 from escala.calibration.shapes import shape
 from escala.calibration.software import Counter, Software, Traits, software, traits
@@ -135,7 +136,7 @@ def _reading(row: Row) -> Reading:
         workload=_workload(row, net.network, filled, ran.batch.whole, known),
         cluster=place.cluster,
         engine=kept.on(known),
-        assumptions=assumptions(),
+        assumptions=replace(assumptions(), expert_imbalance=1.0) if is_balanced(row) else assumptions(),
     )
     plan, open_offload = _offloaded(row, problem, ran.plan)
     seen = published(row, problem, sw, tokens)

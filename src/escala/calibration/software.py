@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from escala.calibration.recipes import Graphs, recipe
 from escala.calibration.rows import Row
-from escala.model.engine import AttentionKernel, ConvolutionLayout, Engine
+from escala.model.engine import AttentionKernel, ConvolutionLayout, Engine, EngineTime
 from escala.model.plan import Compile, Recompute
 
 
@@ -111,6 +112,15 @@ UNKNOWN: Final = Software(pattern="", engine="pytorch")
 NO_CHECKPOINTS: Final = "Gradient Checkpointing=&#x2718"
 NO_FLASH: Final = "Use Flash Attn=&#x2718"  # a cross in the tables of ms-swift
 OVERLAPPED_EXPERTS: Final = 0.53  # dispatch that stays visible when experts overlap; step-time study, 1.1
+# Launches of a layer with experts that are left beside a graph, over all of them: 3.5 dense layers of 35
+# kernels, of which attention is half of one, router and preprocessing (counts, positions, copies to the host)
+# 1.5. Assumed by counting, with runs of both kinds in view.
+LAUNCHES_LEFT: Final[Mapping[Graphs, float]] = {
+    Graphs.NONE: 1.0,
+    Graphs.ROUTER: 2.0 / 3.5,
+    Graphs.PARTS: 1.5 / 3.5,
+    Graphs.WHOLE: 0.0,
+}
 
 
 def software(row: Row) -> tuple[Software, tuple[str, ...]]:
@@ -137,9 +147,10 @@ def _generation(row: Row, known: Software) -> Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What a row says of its software beyond the engine: attention kernel, overlaps, layout of images."""
+    """What a row or its recipe says of the software beyond the engine: kernel, graphs, overlaps, layout."""
 
     kernel: AttentionKernel | None = None
+    graphs: Graphs | None = None
     overlaps_experts: bool = False
     overlaps_gradients: bool = True
     layout: ConvolutionLayout | None = None
@@ -149,6 +160,8 @@ class Traits:
         time = engine.time
         if self.kernel is not None:
             time = replace(time, attention_kernel=self.kernel)
+        if self.graphs is not None:
+            time = _launched(engine, self.graphs)
         if self.overlaps_experts:
             time = replace(time, expert_exposed=time.expert_exposed * OVERLAPPED_EXPERTS)
         if not self.overlaps_gradients:
@@ -170,12 +183,23 @@ def traits(row: Row, known: Software, engine: Engine) -> Traits:
         kernel = AttentionKernel.FLASH2
     if known.engine == "jaxtoolbox":
         kernel = _pax_kernel(row)
+    known_recipe = recipe(row)
     return Traits(
         kernel=kernel,
-        overlaps_experts="ep_overlap=on" in row.other,
+        graphs=known_recipe.graphs,
+        overlaps_experts="ep_overlap=on" in row.other or known_recipe.overlaps_experts,
         overlaps_gradients="horovod" not in f"{row.framework} {row.other}".lower(),
         layout=_layout(row),
     )
+
+
+def _launched(engine: Engine, graphs: Graphs) -> EngineTime:
+    """The engine with the launches that a graph leaves; the record of Megatron-Bridge is that of PARTS."""
+    if graphs is Graphs.WHOLE:
+        return replace(engine.time, dispatch_s=0.0)
+    usual = Graphs.PARTS if engine.name == "megatron-bridge" else Graphs.NONE
+    left = LAUNCHES_LEFT[graphs] / LAUNCHES_LEFT[usual]
+    return replace(engine.time, moe_dispatch_ratio=engine.time.moe_dispatch_ratio * left)
 
 
 # DeepLearningExamples, PyTorch/Classification/ConvNets/configs.yml: `memory_format: nhwc` stands at the AMP

@@ -16,7 +16,8 @@ FIELDS: Final = {
     "reduce_efficiency": RATIO,
     "latency": "s",
 }
-_KEYS: Final = {*FIELDS, "title", "aliases", "reduces_in_network"}
+OPTIONAL: Final = {"message": "s"}  # of networks that only the host can drive
+_KEYS: Final = {*FIELDS, *OPTIONAL, "title", "aliases", "reduces_in_network"}
 HINT: Final = "see `escala catalog links`, or give a bandwidth per device such as '400 Gb/s'"
 
 # Below this a network is taken for Ethernet with TCP, from it on for RDMA: an assumption.
@@ -50,7 +51,9 @@ def link_name(name: str) -> str:
 def link_quantities(name: str) -> Mapping[str, Quantity]:
     """All sourced numbers of one link by field."""
     entry = link_entries()[link_name(name)]
-    return {key: entry.quantity(key, unit) for key, unit in FIELDS.items()}
+    found = {key: entry.quantity(key, unit) for key, unit in FIELDS.items()}
+    more = {key: entry.optional(key, unit) for key, unit in OPTIONAL.items()}
+    return found | {key: quantity for key, quantity in more.items() if quantity is not None}
 
 
 def link(
@@ -68,6 +71,7 @@ def link(
         reduce_efficiency=numbers["reduce_efficiency"].value,
         oversubscription=oversubscription,
         reduces_in_network=bool(link_entries()[known].table.get("reduces_in_network", False)),
+        message_s=numbers["message"].value if "message" in numbers else 0.0,
     )
 
 

@@ -321,6 +321,7 @@ def _link(keys: _Keys, position: int, devices: int) -> Link:
         reduce_efficiency=keys.number("reduce_efficiency", base.reduce_efficiency, share),
         oversubscription=keys.number("oversubscription", 1.0, _Range(low=1.0, high=1000.0)),
         reduces_in_network=keys.flag("in_network_reduction", base.reduces_in_network),
+        message_s=base.message_s,
     )
 
 

@@ -155,6 +155,7 @@ def _best(wires: Sequence[Wire]) -> Wire:
         ranks=every["ranks"][0],
         inside=most,
         hidden_share=every["hidden_share"].max(axis=0),
+        message_s=every["message_s"].min(axis=0),
         level=every["level"].min(axis=0),
         **speeds,
         **latencies,

@@ -78,7 +78,8 @@ class Link:
     level joins all. `gather_efficiency` is the achieved share of the bandwidth in all-gather and
     reduce-scatter, `reduce_efficiency` in all-reduce (it may exceed 1 when switches reduce).
     `lines` are what a bench measured, in place of both for groups that cross no other level;
-    `hidden_share` is how much of an all-reduce it saw vanish behind computation.
+    `hidden_share` is how much of an all-reduce it saw vanish behind computation. `message_s` is what a host
+    process needs for each message that a kernel sends, 0 where devices drive the network themselves.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Link:
     reduce_efficiency: float
     oversubscription: float = 1.0
     reduces_in_network: bool = False
+    message_s: float = 0.0
     lines: tuple[Line, ...] = ()
     hidden_share: float | None = None
 

@@ -49,6 +49,22 @@ def all_to_all_s(
     return np.where(ranks > 1, latency_s + np.maximum(fast_s, slow_s), 0.0)
 
 
+def fused_exchange_s(
+    fast_copy_s: F64, slow_copy_s: F64, choices: int, ranks: F64, inside: F64, latency_s: F64
+) -> F64:
+    """All-to-all of a fused dispatcher: a token goes once to each rank, and once to each domain of ranks.
+
+    `..._copy_s` is the time to send one copy of the tokens of a rank. Of n places a token with k choices
+    reaches n (1 - (1 - 1/n)^k) when experts are chosen at random. Slow: copies to the other domains; fast:
+    from where they arrive to the ranks of the domain. Both at the same time. Shapes: (n,).
+    Source: DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2: over InfiniBand once a node, then over NVLink.
+    """
+    domains = ranks / inside
+    to_ranks = domains * (inside - 1) * (1 - (1 - 1 / ranks) ** choices)
+    to_domains = (domains - 1) * (1 - (1 - 1 / domains) ** choices)
+    return np.where(ranks > 1, latency_s + np.maximum(to_ranks * fast_copy_s, to_domains * slow_copy_s), 0.0)
+
+
 def send_s(payload_bytes: F64, wire_bytes_per_s: F64, latency_s: F64) -> F64:
     """Point to point: latency + payload / wire speed. Source: Hockney 1994."""
     return latency_s + payload_bytes / wire_bytes_per_s

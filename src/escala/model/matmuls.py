@@ -110,12 +110,16 @@ class Core:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerWork:
-    """What one layer of a kind has to do on one rank, forward, for one micro-batch."""
+    """What one layer of a kind has to do on one rank, forward, for one micro-batch.
+
+    A token that is dispatched counts once for each of the `choices` of its experts.
+    """
 
     matmuls: list[Matmul] = field(default_factory=list)
     cores: list[Core] = field(default_factory=list)
     dispatched_tokens: F64 | None = None
     routed_tokens: F64 | None = None
+    choices: int = 0
 
 
 def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
@@ -123,6 +127,7 @@ def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
     matmuls: list[Matmul] = []
     cores: list[Core] = []
     dispatched = routed = None
+    choices = 0
     for part in block.parts:
         matmuls += part_matmuls(part, stack.hidden, shape)
         if isinstance(part, Attention):
@@ -130,7 +135,10 @@ def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
         if isinstance(part, Experts):
             routed = shape.tokens * part.top_k * shape.etp / shape.tp
             dispatched = routed / shape.etp
-    return LayerWork(matmuls=matmuls, cores=cores, dispatched_tokens=dispatched, routed_tokens=routed)
+            choices = part.top_k
+    return LayerWork(
+        matmuls=matmuls, cores=cores, dispatched_tokens=dispatched, routed_tokens=routed, choices=choices
+    )
 
 
 def part_matmuls(part: Part, hidden: int, shape: Shape) -> list[Matmul]:

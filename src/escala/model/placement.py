@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from escala.model.cluster import Cluster, Collective, Link
-from escala.model.collectives import all_reduce_s, all_to_all_s, gather_s
+from escala.model.collectives import all_reduce_s, all_to_all_s, fused_exchange_s, gather_s
 from escala.model.columns import F64, I64, Bool, doublings
 from escala.model.measured import alpha_s, beta_s_per_byte, lines_of
 from escala.model.plan import AXES, PLACEMENTS, Plans
@@ -30,6 +30,7 @@ class Wire:
 
     `inside` counts the ranks of the group in the innermost domain; `fast` and `slow` are the speeds inside it
     and over the slowest level crossed for traffic between single pairs; `level` is the outermost level.
+    `message_s` is what each message of a kernel costs the host where only it can drive a level crossed.
     Without a measurement scatters are as fast as gathers, and `latency_s` is that of each; `hidden_share`,
     how much of an all-reduce vanishes behind computation, is not a number then.
     """
@@ -46,6 +47,7 @@ class Wire:
     reduce_latency_s: F64
     exchange_latency_s: F64
     hidden_share: F64
+    message_s: F64
     level: I64
 
     def gather_s(self, payload_bytes: F64, calls: F64 | float = 1.0) -> F64:
@@ -65,6 +67,16 @@ class Wire:
         speeds = self.fast_bytes_per_s, self.slow_bytes_per_s
         latency_s = self.exchange_latency_s + more_latency_s
         return all_to_all_s(payload_bytes, self.ranks, self.inside, *speeds, latency_s)
+
+    def fused_exchange_s(self, tokens: F64, token_bytes: F64, choices: int, more_latency_s: F64) -> F64:
+        """All-to-all of a fused dispatcher, with a latency that comes on top; see `collectives`.
+
+        Tokens are messages of their own, which cost the host time where devices do not drive the network.
+        """
+        fast_copy_s = tokens * token_bytes / self.fast_bytes_per_s
+        slow_copy_s = tokens * np.maximum(token_bytes / self.slow_bytes_per_s, self.message_s)
+        latency_s = self.exchange_latency_s + more_latency_s
+        return fused_exchange_s(fast_copy_s, slow_copy_s, choices, self.ranks, self.inside, latency_s)
 
     def take(self, rows: I64) -> "Wire":
         """The links of the given rows."""
@@ -134,6 +146,7 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
     outermost = np.zeros(len(plans), np.int64)
     slow = np.full(len(plans), np.inf)
     levels = np.zeros(len(plans), np.int64)
+    message = np.zeros(len(plans))
     for level, link in enumerate(cluster.links):
         here = np.minimum(np.maximum(members(mesh, axes, _domain(cluster, level)) // step, 1), ranks)
         crossed = here > below
@@ -147,6 +160,7 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
         levels = levels + crossed
         alone = link.bytes_per_s / link.oversubscription * link.gather_efficiency
         slow = np.where(crossed, np.minimum(slow, alone), slow)
+        message = np.where(crossed, np.maximum(message, link.message_s), message)
         below = here
         inside = here if level == 0 else inside
     fast = cluster.links[0].bytes_per_s * cluster.links[0].gather_efficiency
@@ -163,6 +177,7 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
         reduce_latency_s=latency,
         exchange_latency_s=latency,
         hidden_share=np.full(len(plans), np.nan),
+        message_s=message,
         level=outermost,
     )
     for level, link in enumerate(cluster.links):

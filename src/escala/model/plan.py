@@ -46,7 +46,10 @@ class ContextKind(IntEnum):
 
 
 class Dispatcher(IntEnum):
-    """How tokens travel to the ranks of their experts."""
+    """How tokens travel to the ranks of their experts.
+
+    ALL_TO_ALL sends a copy for each chosen expert, FUSED (DeepEP, HybridEP) one for each rank and node.
+    """
 
     ALL_TO_ALL = 0
     ALL_GATHER = 1

@@ -51,8 +51,12 @@ def gathers_per_step(problem: Problem, plans: Plans) -> tuple[F64, F64, F64]:
     """
     m, one = plans.micro_batches.astype(np.float64), np.ones(len(plans))
     forward = np.where(plans.reshard == 1, m, one)
-    eager = problem.engine.time.reduces_every_micro_batch & (plans.pp == 1)
-    return forward, np.where(plans.reshard == 1, m, 0.0), np.where(eager, m, one)
+    return forward, np.where(plans.reshard == 1, m, 0.0), np.where(_is_eager(problem, plans), m, one)
+
+
+def _is_eager(problem: Problem, plans: Plans) -> Bool:
+    """Plans whose sharded gradients are reduced after every micro-batch; a pipeline reduces at its end."""
+    return np.asarray(problem.engine.time.reduces_every_micro_batch & (plans.pp == 1))
 
 
 def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64]:
@@ -84,11 +88,13 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
     """Exposed reduction of gradients over data-parallel replicas: traffic - hidden share of backward.
 
     ZeRO-0 all-reduces gradients; ZeRO-1 and 2 reduce-scatter them and gather the new weights (PyTorch's
-    ZeRO-1 all-reduces and then gathers); HSDP all-reduces shards between groups. It hides behind the last
-    micro-batch's backward (and forward and bubble where the engine overlaps the gather), as far as the engine
-    was seen to, or this link was measured to; the last bucket has no backward left to hide behind. Replicas
-    with local steps agree once in so many steps instead: `agreement_s`.
-    Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP), section 3.2.
+    ZeRO-1 all-reduces and then gathers); HSDP all-reduces shards between groups. ZeRO-2 and HSDP do so after
+    every micro-batch where the engine reduces at once. It hides behind one micro-batch's backward (and
+    forward and bubble where the engine overlaps the gather), as far as the engine was seen to, or this link
+    was measured to; the last bucket has no backward left to hide behind. Replicas with local steps agree
+    once in so many steps instead: `agreement_s`.
+    Source: Rajbhandari 2020 (ZeRO), section 7; Li 2020 (DDP), section 3.2; torch 2.13, FSDPParamGroup
+    (all_reduce_grads is on unless set_requires_all_reduce turns it off).
     """
     time = problem.engine.time
     traffic_s = _replica_traffic(problem, plans, rank)
@@ -96,6 +102,7 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
     seen = rank.wires.replicas.hidden_share
     hidden = np.where(np.isnan(seen), time.gradient_hidden, seen)
     repeats = time.reduces_every_micro_batch & (plans.zero == 2)
+    repeats = repeats | (_is_eager(problem, plans) & (plans.zero >= 3))
     window_s = rank.backward_s + np.where(
         time.gradient_window_bubble & (plans.zero >= 1), rank.forward_s, 0.0
     )

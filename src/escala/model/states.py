@@ -163,7 +163,7 @@ def dequantised_bytes(problem: Problem, plans: Plans) -> F64:
 def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
     """Buckets of gradients: engine bytes * min(bucket, parameters), when ranks share gradients.
 
-    Source: engine record (DeepSpeed's reduce and gather buckets of 5e8).
+    Source: engine record (DeepSpeed's reduce and gather buckets of 5e8; DDP holds every gradient again).
     """
     engine, take = problem.engine.memory, pairs.row
     trained = parts.trained_dense + parts.trained_expert

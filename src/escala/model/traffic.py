@@ -117,8 +117,9 @@ def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shap
 def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork, link: Wire) -> Sides:
     """Two all-to-alls forward (dispatch, combine) and two backward, over the slower of both domains.
 
-    The all-gather dispatcher gathers every rank's tokens and reduces the results instead. Beyond the fast
-    domain each rank of the group adds a fixed time. Exposed by the engine's share.
+    The all-gather dispatcher gathers every rank's tokens and reduces the results instead; a fused one sends a
+    token once to each rank and domain. Beyond the fast domain each rank of the group that a rank talks to
+    adds a fixed time: all, or with a fused dispatcher one in each domain. Exposed by the engine's share.
     Source: Lepikhin 2020 (GShard); fixed time from published dispatcher studies, see assumptions.
     """
     if work.dispatched_tokens is None:
@@ -130,6 +131,9 @@ def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerW
     exchanged_s = link.exchange_s(payload_bytes, more_s)
     late = replace(link, latency_s=link.latency_s + more_s)
     gathered_s = late.gather_s(payload_bytes * link.ranks)
-    once_s = np.where(plans.dispatcher == Dispatcher.ALL_GATHER, gathered_s, exchanged_s)
+    tokens, token_bytes = work.dispatched_tokens / work.choices, stack.hidden * compute_bytes(plans.precision)
+    fused_s = link.fused_exchange_s(tokens, token_bytes, work.choices, more_s / link.inside)
+    way = [plans.dispatcher == Dispatcher.ALL_GATHER, plans.dispatcher == Dispatcher.FUSED]
+    once_s = np.select(way, [gathered_s, fused_s], exchanged_s)
     side_s = 2.0 * once_s * problem.engine.time.expert_exposed
     return Sides(forward_s=side_s, backward_s=side_s)
