@@ -32,8 +32,8 @@ NAMED = words("after before")
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets channels choices clients configurations cores count counts devices experts groups heads hours
-    inputs keys layers levels messages moments nodes norms outputs parameters patches pixels positions
+    batches buckets channels choices clients configurations cores count counts devices experts groups heads
+    hours inputs keys layers levels messages moments nodes norms outputs parameters patches pixels positions
     queries ranks rounds rows samples splits stages steps tensors types
     """
 )
