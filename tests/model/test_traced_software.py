@@ -38,7 +38,7 @@ def test_without_units_at_the_loss_the_loss_needs_one_layer_less(reshard: bool, 
 
 
 def test_whole_inputs_under_sp_are_two_streams_less_their_part() -> None:
-    problems = problem(), problem(keeps_gathered_inputs=True)
+    problems = problem(keeps_gathered_inputs=False), problem()
     stack = problems[0].workload.network.main
     plans = Plans.of(Plan(dp=1, tp=8, sp=True))
 

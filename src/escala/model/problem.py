@@ -29,5 +29,6 @@ class Problem:
 
     @property
     def messages(self) -> EngineMessages:
-        """When the engine sends, on the backend that was measured."""
-        return dict(self.engine.messages).get(self.cluster.backend, EngineMessages())
+        """When the engine sends, on the backend that was measured; else as on any."""
+        own = dict(self.engine.messages)
+        return own.get(self.cluster.backend, own.get("any", EngineMessages()))

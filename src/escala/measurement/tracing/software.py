@@ -25,7 +25,6 @@ def as_traced(problem: Problem, keys: Mapping[str, Any]) -> Problem:
         problem.engine.memory,
         parallel_loss_bytes=PARALLEL_LOSS_BYTES,
         plain_tensors=PLAIN_TENSORS.get(activation, problem.engine.memory.plain_tensors),
-        keeps_gathered_inputs=True,
         units_at_loss=False,
     )
     return replace(problem, engine=replace(problem.engine, memory=memory))
