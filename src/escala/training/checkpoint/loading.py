@@ -3,7 +3,7 @@
 What does not fit is found in the metadata, on all ranks together, before anything is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,9 +25,12 @@ from escala.training.checkpoint.tensors import (
     MODEL,
     OPTIMIZER,
     RANDOM,
+    REPLICA,
     empty_states,
     model_tensors,
     names_of,
+    outer_tensors,
+    replica_prefix,
     seed_afresh,
     set_groups,
     set_random_states,
@@ -44,28 +47,36 @@ def load(folder: Path, state: TrainState) -> Resumed:
     Every rank calls it. The layout may be another than the one that saved; then, and with another number of
     ranks, random numbers begin anew from the rank's seed and the step, which the notes say.
     """
-    facts, saved = read_facts(folder), _metadata(folder)
-    names = names_of(state.chunks)
-    _agree(folder, _differences(state, facts, saved, names))
+    facts, everything = read_facts(folder), _metadata(folder)
+    names, prefix = names_of(state.chunks), replica_prefix(state.local_steps)
+    saved = {name.removeprefix(prefix): meta for name, meta in everything.items() if name.startswith(prefix)}
+    is_same = _is_same_layout(state, facts)
+    _agree(folder, (*_differences(state, facts, saved, is_same=is_same), *_untrained(state, saved, names)))
     kept = empty_states(state.optimizer, names, saved)
     wanted = _wanted(state, names, kept)
-    is_same = _is_same_layout(state, facts)
+    random = f"{RANDOM}{_rank()}"
+    read = {f"{prefix}{name}": value for name, value in wanted.items()}
     if is_same:
-        wanted[f"{RANDOM}{_rank()}"] = None
-    _read(folder, wanted)
+        read |= {random: None, **outer_tensors(state.local_steps)}
+    _read(folder, read)
+    wanted = {name: read[f"{prefix}{name}"] for name in wanted}
     for parameter, empty in kept.items():
         states(state.optimizer)[parameter] = {key: wanted[_key(names, parameter, key)] for key in empty}
     notes = _settings_notes(set_groups(state.optimizer, names, wanted))
-    if state.scaler is not None and facts.scaler:
-        state.scaler.load_state_dict(dict(facts.scaler))
     if is_same:
-        set_random_states(wanted[f"{RANDOM}{_rank()}"])
+        set_random_states(read[random])
     else:
         seed_afresh(state.seed, facts.step)
         notes = (*notes, _afresh(facts))
+    return Resumed(state=_counted(state, facts), notes=notes)
+
+
+def _counted(state: TrainState, facts: Facts) -> TrainState:
+    """The counters as they were, also those of the scaler."""
+    if state.scaler is not None and facts.scaler:
+        state.scaler.factor, state.scaler.quiet_steps = facts.scaler["factor"], facts.scaler["quiet_steps"]
     losses = tuple(float("nan") if loss is None else loss for loss in facts.losses)
-    resumed = replace(state, step=facts.step, samples=facts.samples, losses=losses)
-    return Resumed(state=resumed, notes=notes)
+    return replace(state, step=facts.step, samples=facts.samples, losses=losses)
 
 
 def _wanted(
@@ -103,9 +114,9 @@ def _read(folder: Path, wanted: dict[str, Any]) -> None:
         raise InvalidInput(f"{folder} is damaged ({cause}); resume from another checkpoint") from error
 
 
-def _agree(folder: Path, differences: Iterator[str]) -> None:
+def _agree(folder: Path, differences: Sequence[str]) -> None:
     """Raise on all ranks what any rank found."""
-    mine = next(differences, None)
+    mine = next(iter(differences), None)
     found = [mine]
     if dist.is_initialized():
         found = [None] * dist.get_world_size()
@@ -117,8 +128,13 @@ def _agree(folder: Path, differences: Iterator[str]) -> None:
 
 
 def _differences(
-    state: TrainState, facts: Facts, saved: Mapping[str, Any], names: Mapping[nn.Parameter, list[str]]
+    state: TrainState, facts: Facts, saved: Mapping[str, Any], *, is_same: bool
 ) -> Iterator[str]:
+    """What of the network and of the optimizer is another; all ranks have to ask, and to hear all of it."""
+    if state.local_steps is None and any(name.startswith(REPLICA) for name in saved):
+        yield "its replicas trained alone (local steps) and this run has none"
+    if state.local_steps is not None and not is_same:
+        yield "replicas that train alone (local steps) resume on the layout that saved them only"
     if kind_of(state.optimizer) != facts.optimizer:
         yield f"its optimizer was {facts.optimizer} and this run has {kind_of(state.optimizer)}"
     mine = model_tensors(state.chunks)
@@ -129,6 +145,11 @@ def _differences(
     if left:
         more = f" and {len(left) - 1} more" if left[1:] else ""
         yield f"it has {left[0].removeprefix(MODEL)}{more}, which this network has not"
+
+
+def _untrained(
+    state: TrainState, saved: Mapping[str, Any], names: Mapping[nn.Parameter, list[str]]
+) -> Iterator[str]:
     for group in state.optimizer.param_groups:
         for parameter in group["params"]:
             if f"{GROUP}{names[parameter][0]}" not in saved:

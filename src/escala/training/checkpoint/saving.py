@@ -8,6 +8,7 @@ import platform
 import shutil
 import warnings
 from concurrent.futures import Future
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -38,7 +39,9 @@ from escala.training.checkpoint.tensors import (
     model_tensors,
     names_of,
     optimizer_values,
+    outer_tensors,
     random_states,
+    replica_prefix,
 )
 
 SPARE: Final = 1.02
@@ -166,12 +169,16 @@ def versions() -> dict[str, str]:
 
 
 def _values(state: TrainState) -> dict[str, Any]:
-    names = names_of(state.chunks)
+    names, prefix = names_of(state.chunks), replica_prefix(state.local_steps)
     rank = dist.get_rank() if dist.is_initialized() else 0
-    return {
+    replicated = {
         **model_tensors(state.chunks),
         **optimizer_values(state.optimizer, names),
         **group_values(state.optimizer, names),
+    }
+    return {
+        **{f"{prefix}{name}": value for name, value in replicated.items()},
+        **outer_tensors(state.local_steps),
         f"{RANDOM}{rank}": random_states(),
     }
 
@@ -184,7 +191,7 @@ def _facts(state: TrainState) -> Facts:
         layout=state.layout,
         optimizer=kind_of(state.optimizer),
         losses=state.losses,
-        scaler={} if state.scaler is None else state.scaler.state_dict(),
+        scaler={} if state.scaler is None else asdict(state.scaler),
         plan=state.plan,
         config=state.config,
         versions=versions(),

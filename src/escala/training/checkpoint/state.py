@@ -5,10 +5,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from torch import nn
-from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-LAYOUT: Final = ("dp", "zero", "shard", "tp", "pp", "cp", "ep", "etp", "placement", "virtual_stages")
+from escala.parallel.local_steps import LocalSteps
+from escala.parallel.scaler import Scaler
+
+LAYOUT: Final = (
+    "dp",
+    "zero",
+    "shard",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "etp",
+    "placement",
+    "virtual_stages",
+    "local_steps",
+)
 """Keys of a plan that decide which rank does what."""
 
 
@@ -19,7 +33,7 @@ class TrainState:
     `chunks` are the stages that this rank holds, with the names of the whole model; `samples` is the cursor
     of the data; `seed` is what this rank's random numbers begin with. `plan` is the document of a plan.json,
     and `config` what `export` writes as config.json; both are stored as they are. `losses` are those of the
-    last steps, for whoever looks into a checkpoint.
+    last steps, for whoever looks into a checkpoint. With `local_steps` every replica has weights of its own.
     """
 
     chunks: tuple[nn.Module, ...]
@@ -28,7 +42,8 @@ class TrainState:
     samples: int = 0
     seed: int = 0
     losses: tuple[float, ...] = ()
-    scaler: GradScaler | None = None
+    scaler: Scaler | None = None
+    local_steps: LocalSteps | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
