@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 240
 
 
-def run_job(script: Path, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
+def run_job(script: Path, *arguments: str, paths: tuple[str, ...] = ()) -> dict[str, Any]:
     """Run a job as a process of its own; the result is the JSON object of its last line."""
-    paths = os.pathsep.join((str(ROOT / "src"), str(Path(__file__).parent)))
-    settings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **(environment or {})}
+    known = (str(ROOT / "src"), str(ROOT / "tests"), str(Path(__file__).parent), *paths)
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(known), "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", str(script), *arguments],

@@ -12,6 +12,7 @@ from importlib import import_module
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from escala.errors import EscalaError
+from escala.training.launch.blame import is_victim
 from escala.training.launch.place import Place, place_of
 from escala.training.launch.start import INTERRUPTED
 from escala.training.launch.words import leave_words
@@ -35,5 +36,16 @@ def main(arguments: Sequence[str]) -> int:
         return INTERRUPTED
 
 
+def ended(arguments: Sequence[str]) -> int:
+    """The exit code of the work; a rank that lost another one says so without a traceback."""
+    try:
+        return record(main)(arguments)
+    except RuntimeError as error:
+        if not is_victim(str(error)):
+            raise
+        sys.stderr.write(f"rank {os.environ['RANK']} lost the connection to another rank\n")
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(record(main)(sys.argv[1:]))
+    sys.exit(ended(sys.argv[1:]))

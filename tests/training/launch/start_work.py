@@ -31,14 +31,6 @@ def is_told_wrong(place: Place, arguments: Sequence[str]) -> int:
     raise InvalidInput("tp=6 does not divide 32 heads; choose 1, 2, 4, 8, 16 or 32")
 
 
-def is_killed(place: Place, arguments: Sequence[str]) -> int:
-    note(arguments[0], place)
-    if place.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(60)
-    return 0
-
-
 def saves_when_asked(place: Place, arguments: Sequence[str]) -> int:
     (folder,) = arguments
     asked: list[int] = []

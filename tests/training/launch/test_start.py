@@ -70,15 +70,6 @@ def test_wrong_input_is_one_line_and_no_further_start(tmp_path: Path):
     assert seen["err"] == ""
 
 
-def test_a_rank_that_is_killed_every_time_is_named(tmp_path: Path):
-    seen = ended(begun("is_killed", tmp_path, restarts=0))
-
-    assert seen["end"].startswith(
-        "rank 1 was killed by SIGKILL (the system may have run out of memory); what"
-    )
-    assert seen["code"] == 1
-
-
 def test_an_interrupt_reaches_all_ranks_which_save(tmp_path: Path):
     process = begun("saves_when_asked", tmp_path)
     until_s = time.monotonic() + PATIENCE_S

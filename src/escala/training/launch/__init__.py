@@ -1,6 +1,6 @@
 """Ranks: where this one is, how to start them here or on several nodes, and who keeps the others waiting.
 
-Loads no torch by itself; `start`, `Watchdog` and `store_of` do (from `escala.training.launch.watchdog`).
+Loads no torch until `start` is called; `escala.training.launch.join` and `.watchdog`, which ranks use, do.
 """
 
 from escala.training.launch.nodes import Nodes, nodes_of, sbatch_script, submit, torchrun_line

@@ -62,7 +62,12 @@ def _order(failure: Any) -> int:
         return 4
     if not said:
         return 2
-    return 3 if any(word in said for word in VICTIMS) else 1
+    return 3 if is_victim(said) else 1
+
+
+def is_victim(said: str) -> bool:
+    """Whether a rank failed because another one was gone."""
+    return any(word in said for word in VICTIMS)
 
 
 def _end(failure: Any) -> str:

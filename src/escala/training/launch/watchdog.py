@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,7 +23,6 @@ import torch.distributed as dist
 
 from escala.training.launch.flight import report_of
 from escala.training.launch.hang import Report, verdict
-from escala.training.launch.place import Place
 from escala.training.launch.words import leave_words
 
 ALARM, ALARMS, WORD, TRAINING = "alarm", "alarms", "word", "training"
@@ -46,14 +44,11 @@ class Limits:
     answer_s: float = 10.0
 
 
-def store_of(place: Place) -> Any:
-    """A connection to the store of the process group, for another thread than that which trains."""
-    store = dist.TCPStore(place.address, place.port, is_master=False, timeout=timedelta(seconds=60))
-    return dist.PrefixStore(f"escala/hang/{place.restarts}", store)
-
-
 class Watchdog:
-    """Watches the steps of this rank while the block lasts; `step` tells it that the next one begins."""
+    """Watches the steps of this rank while the block lasts; `step` tells it that the next one begins.
+
+    Its store is a connection of its own (`store_of(place, "hang")`), since it speaks while training waits.
+    """
 
     def __init__(self, store: Any, folder: Path, limits: Limits | None = None) -> None:
         self._store, self._folder, self._limits = store, folder, limits or Limits()

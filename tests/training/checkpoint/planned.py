@@ -1,0 +1,110 @@
+"""Save under one plan, resume under others, with `parallelize` itself; prints losses as one JSON line."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from forked import on_ranks
+
+from escala.errors import EscalaError
+from escala.model.plan import Plan
+from escala.parallel.local_steps import LocalSteps, Outer
+from escala.parallel.mesh import DATA, mesh_of
+from escala.parallel.optimizers import optimizer_of
+from escala.parallel.parallelize import parallelize
+from escala.parallel.step import Step
+from escala.training.checkpoint import Checkpoints, TrainState, latest, load
+from parallel.models import model
+from parallel.oracle import EPSILON, batch, plan
+
+ROWS, LAST, SAVED = 8, 6, 3
+SAVING = plan(dp=4, zero=3, reshard=True, shard=4)
+FOUR = {
+    "replicated": plan(dp=4),
+    "ZeRO-1": plan(dp=4, zero=1, shard=4),
+    "ZeRO-2": plan(dp=4, zero=3, shard=4),
+    "HSDP": plan(dp=4, zero=3, reshard=True, shard=2),
+    "tied": SAVING,
+}
+TWO = {"replicated": plan(dp=2), "sharded": plan(dp=2, zero=3, shard=2)}
+LOCAL = plan(dp=2, local_steps=4)
+
+
+class Run:
+    """A module under a plan, from its seed; `train` goes on to a step and saves on the way where asked."""
+
+    def __init__(self, plan: Plan, kind: str = "llama") -> None:
+        self.mesh, self.kind = mesh_of(plan, torch.device("cpu")), kind
+        self.parallel = parallelize(model(kind), plan, self.mesh)
+        self.optimizer = optimizer_of(self.parallel, rate=1e-3, eps=EPSILON)
+        self.step = Step(self.parallel, self.optimizer, clip_norm=1.0)
+        self.local = LocalSteps(self.parallel.chunks, self.mesh, Outer()) if plan.local_steps > 1 else None
+        keys = {name: getattr(plan, name) for name in ("dp", "zero", "shard", "tp", "pp", "local_steps")}
+        self.state = TrainState(
+            chunks=self.parallel.chunks,
+            optimizer=self.optimizer,
+            local_steps=self.local,
+            plan={"plan": keys},
+        )
+
+    def train(self, last: int, folder: Path | None = None, at: int = SAVED) -> list[float]:
+        losses = []
+        rows = ROWS // self.mesh.size(*DATA)
+        for step in range(self.state.step, last):
+            whole = batch(self.kind, ROWS, step, has_documents=False)
+            losses.append(self.step(whole.rows(self.mesh.place(*DATA) * rows, rows)).loss)
+            if self.local is not None:
+                self.local(step + 1)
+            self.state = replace(self.state, step=step + 1)
+            if folder is not None and step + 1 == at:
+                with Checkpoints(folder) as checkpoints:
+                    checkpoints.save(self.state)
+        return losses
+
+    def resumed(self, folder: Path) -> list[float]:
+        self.state = load(latest(folder), self.state).state
+        return self.train(LAST)
+
+
+def four(folder: Path) -> list[Any]:
+    def work(rank: int) -> Any:
+        seen = {"whole": Run(SAVING).train(LAST, folder / "sharded")}
+        seen["tied whole"] = Run(SAVING, "hf-gpt2").train(LAST, folder / "tied")
+        for name, other in FOUR.items():
+            kind = "hf-gpt2" if name == "tied" else "llama"
+            seen[name] = Run(other, kind).resumed(folder / ("tied" if name == "tied" else "sharded"))
+        for name in ("replicated", "ZeRO-1"):
+            Run(FOUR[name]).train(SAVED, folder / name)
+            seen[f"sharded after {name}"] = Run(SAVING).resumed(folder / name)
+        return seen
+
+    return on_ranks(4, work)
+
+
+def two(folder: Path) -> list[Any]:
+    def work(rank: int) -> Any:
+        seen: dict[str, Any] = {name: Run(other).resumed(folder / "sharded") for name, other in TWO.items()}
+        seen["alone"] = Run(LOCAL).train(LAST, folder / "local")
+        run = Run(LOCAL)
+        seen["alone again"] = run.resumed(folder / "local")
+        seen["alone elsewhere"] = refused(Run(TWO["replicated"]), folder / "local")
+        seen["together elsewhere"] = refused(Run(LOCAL), folder / "sharded")
+        return seen
+
+    return on_ranks(2, work)
+
+
+def refused(run: Run, folder: Path) -> str:
+    try:
+        run.resumed(folder)
+    except EscalaError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    print(json.dumps({"four": four(place), "two": two(place)}))

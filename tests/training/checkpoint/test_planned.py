@@ -1,0 +1,56 @@
+"""What one plan saved is resumed under another, by `parallelize` itself."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.optional, pytest.mark.slow]
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+HERE = Path(__file__).parent
+NEAR = 5e-6
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    sys.path.insert(0, str(HERE.parent))
+    from forked import run_job
+
+    return run_job(HERE / "planned.py", str(tmp_path_factory.mktemp("runs")))
+
+
+@pytest.mark.parametrize("name", ["replicated", "ZeRO-1", "ZeRO-2", "HSDP"])
+def test_sharded_weights_are_resumed_by_another_plan(seen: dict[str, Any], name: str):
+    for rank in seen["four"]:
+        assert rank[name] == pytest.approx(rank["whole"][3:], abs=NEAR)
+
+
+@pytest.mark.parametrize("name", ["replicated", "ZeRO-1"])
+def test_another_plan_is_resumed_by_sharded_weights(seen: dict[str, Any], name: str):
+    for rank in seen["four"]:
+        assert rank[f"sharded after {name}"] == pytest.approx(rank["whole"][3:], abs=NEAR)
+
+
+@pytest.mark.parametrize("name", ["replicated", "sharded"])
+def test_two_ranks_resume_what_four_saved(seen: dict[str, Any], name: str):
+    for rank in seen["two"]:
+        assert rank[name] == pytest.approx(seen["four"][0]["whole"][3:], abs=NEAR)
+
+
+def test_tied_weights_of_transformers_are_resumed(seen: dict[str, Any]):
+    for rank in seen["four"]:
+        assert rank["tied"] == pytest.approx(rank["tied whole"][3:], abs=NEAR)
+
+
+def test_replicas_that_train_alone_go_on_between_two_meetings(seen: dict[str, Any]):
+    for rank in seen["two"]:
+        assert rank["alone again"] == rank["alone"][3:]
+
+
+def test_replicas_that_train_alone_are_not_resumed_as_others(seen: dict[str, Any]):
+    for rank in seen["two"]:
+        assert "its replicas trained alone (local steps) and this run has none" in rank["alone elsewhere"]
+        assert "resume on the layout that saved them only" in rank["together elsewhere"]
