@@ -27,9 +27,15 @@ FOUR = {
     "ZeRO-1": plan(dp=4, zero=1, shard=4),
     "ZeRO-2": plan(dp=4, zero=3, shard=4),
     "HSDP": plan(dp=4, zero=3, reshard=True, shard=2),
-    "tied": SAVING,
 }
 TWO = {"replicated": plan(dp=2), "sharded": plan(dp=2, zero=3, shard=2)}
+OTHERS = {
+    "tensor": ("llama", plan(tp=2, sp=True)),
+    "tied": ("hf-gpt2", TWO["sharded"]),
+    "fused": ("hf-gpt2", plan(tp=2)),
+    "width of experts": ("moe", plan(tp=2, etp=2)),
+}
+KINDS = ("llama", "hf-gpt2", "moe")
 LOCAL = plan(dp=2, local_steps=4)
 
 
@@ -72,13 +78,13 @@ class Run:
 def four(folder: Path) -> list[Any]:
     def work(rank: int) -> Any:
         seen = {"whole": Run(SAVING).train(LAST, folder / "sharded")}
-        seen["tied whole"] = Run(SAVING, "hf-gpt2").train(LAST, folder / "tied")
         for name, other in FOUR.items():
-            kind = "hf-gpt2" if name == "tied" else "llama"
-            seen[name] = Run(other, kind).resumed(folder / ("tied" if name == "tied" else "sharded"))
+            seen[name] = Run(other).resumed(folder / "sharded")
         for name in ("replicated", "ZeRO-1"):
             Run(FOUR[name]).train(SAVED, folder / name)
             seen[f"sharded after {name}"] = Run(SAVING).resumed(folder / name)
+        for kind in KINDS:
+            seen[kind] = Run(SAVING, kind).train(LAST, folder / kind)
         return seen
 
     return on_ranks(4, work)
@@ -87,6 +93,10 @@ def four(folder: Path) -> list[Any]:
 def two(folder: Path) -> list[Any]:
     def work(rank: int) -> Any:
         seen: dict[str, Any] = {name: Run(other).resumed(folder / "sharded") for name, other in TWO.items()}
+        for name, (kind, other) in OTHERS.items():
+            seen[name] = Run(other, kind).resumed(folder / kind)
+            Run(other, kind).train(SAVED, folder / name)
+            seen[f"sharded after {name}"] = Run(TWO["sharded"], kind).resumed(folder / name)
         seen["alone"] = Run(LOCAL).train(LAST, folder / "local")
         run = Run(LOCAL)
         seen["alone again"] = run.resumed(folder / "local")

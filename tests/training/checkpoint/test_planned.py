@@ -40,9 +40,16 @@ def test_two_ranks_resume_what_four_saved(seen: dict[str, Any], name: str):
         assert rank[name] == pytest.approx(seen["four"][0]["whole"][3:], abs=NEAR)
 
 
-def test_tied_weights_of_transformers_are_resumed(seen: dict[str, Any]):
-    for rank in seen["four"]:
-        assert rank["tied"] == pytest.approx(rank["tied whole"][3:], abs=NEAR)
+OTHERS = {"tensor": "llama", "tied": "hf-gpt2", "fused": "hf-gpt2", "width of experts": "moe"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("way", ["{}", "sharded after {}"])
+def test_split_and_tied_weights_are_resumed_and_saved(seen: dict[str, Any], name: str, way: str):
+    whole = seen["four"][0][OTHERS[name]]
+
+    for rank in seen["two"]:
+        assert rank[way.format(name)] == pytest.approx(whole[3:], abs=NEAR)
 
 
 def test_replicas_that_train_alone_go_on_between_two_meetings(seen: dict[str, Any]):
