@@ -27,6 +27,7 @@ FOUR = {
     "ZeRO-1": plan(dp=4, zero=1, shard=4),
     "ZeRO-2": plan(dp=4, zero=3, shard=4),
     "HSDP": plan(dp=4, zero=3, reshard=True, shard=2),
+    "tensor x sharded": plan(dp=2, zero=3, reshard=True, shard=2, tp=2, sp=True),
 }
 TWO = {"replicated": plan(dp=2), "sharded": plan(dp=2, zero=3, shard=2)}
 OTHERS = {
@@ -80,7 +81,7 @@ def four(folder: Path) -> list[Any]:
         seen = {"whole": Run(SAVING).train(LAST, folder / "sharded")}
         for name, other in FOUR.items():
             seen[name] = Run(other).resumed(folder / "sharded")
-        for name in ("replicated", "ZeRO-1"):
+        for name in ("replicated", "ZeRO-1", "tensor x sharded"):
             Run(FOUR[name]).train(SAVED, folder / name)
             seen[f"sharded after {name}"] = Run(SAVING).resumed(folder / name)
         for kind in KINDS:
