@@ -11,7 +11,7 @@ def test_json_has_versions_machine_and_extras(run):
 
     assert view.escala == __version__
     assert platform.python_version() in view.python
-    assert {each.name for each in view.extras} == {"hf", "torch", "watch"}
+    assert {each.name for each in view.extras} == {"data", "hf", "torch", "watch"}
     assert view.packages["numpy"] is not None
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import fields
 from enum import IntEnum
-from importlib import import_module
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from escala.calibration.leftout import Pair
@@ -15,7 +15,8 @@ from escala.calibration.samples import Errors, Group, WorstRow
 from escala.calibration.scores import Scores, Verdicts
 from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
-from escala.cli.app import VERBS
+from escala.cli.app import cli
+from escala.cli.verb import commands_of
 from escala.formats import bench_record
 from escala.measurement import calibration_record, runrecord, verify
 from escala.measurement.bench import ladder
@@ -37,7 +38,11 @@ from escala.report import (
     validate_view,
 )
 from escala.report.planwords import FIXABLE, words
+from escala.training.data.encoders import Encoding
+from escala.training.data.files import Origin
+from escala.training.data.index import Reached, Shard, TokensIndex
 
+COMMANDS = commands_of(click.Context(cli))
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
@@ -69,9 +74,16 @@ def test_every_field_of_a_document_is_described(record: type):
     assert [field.name for field in fields(record) if f"`{field.name}`" not in TEXT] == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "record", [TokensIndex, Encoding, Shard, Origin, Reached], ids=lambda each: each.__name__
+)
+def test_every_field_of_a_document_of_the_edge_is_described(record: type[msgspec.Struct]):
+    assert [name for name in record.__struct_fields__ if f"`{name}`" not in TEXT] == []
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_is_described(verb: str):
-    command: click.Command = import_module(f"escala.cli.{verb}").command
+    command = COMMANDS[verb]
     names = [name for option in command.params for name in option.opts if name.startswith("--")]
 
     assert [name for name in names if name not in TEXT] == []

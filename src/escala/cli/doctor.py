@@ -34,7 +34,7 @@ def config_of(ctx: click.Context) -> "Config":
     from escala.report.doctor import Config, OptionView
 
     assert ctx.parent is not None
-    commands = commands_of(ctx.parent)
+    commands = commands_of(ctx.find_root())
     settings = read_settings(commands)
     options = tuple(
         OptionView(

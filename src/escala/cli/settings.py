@@ -70,7 +70,12 @@ def key_of(option: click.Parameter) -> str:
 
 def variable_of(verb: str, key: str) -> str:
     """The variable that sets an option: ESCALA_PLAN_GLOBAL_BATCH."""
-    return f"{PREFIX}_{verb}_{key}".upper().replace("-", "_")
+    return f"{PREFIX}_{verb}_{key}".upper().replace("-", "_").replace(" ", "_")
+
+
+def table_of(verb: str) -> str:
+    """The name of a verb's table: [plan], [data.prepare]."""
+    return verb.replace(" ", ".")
 
 
 def settable(command: click.Command) -> dict[str, click.Option]:
@@ -111,13 +116,13 @@ def _from_environment(commands: Commands) -> tuple[list[Setting], list[str]]:
     given = {name: value for name, value in os.environ.items() if value and name.startswith(f"{PREFIX}_")}
     for verb, command in commands.items():
         known = {variable_of(verb, key): key for key in settable(command)}
-        for name in [name for name in given if name.startswith(f"{PREFIX}_{verb.upper()}_")]:
+        for name in [name for name in given if name.startswith(variable_of(verb, ""))]:
             if name in known:
                 key, value = known[name], given[name]
                 values = value.split() if settable(command)[key].multiple else value
                 found.append(Setting(verb=verb, key=key, value=values, origin=name, level=VARIABLE))
             else:
-                rest = name.removeprefix(f"{PREFIX}_{verb.upper()}_").lower().replace("_", "-")
+                rest = name.removeprefix(variable_of(verb, "")).lower().replace("_", "-")
                 close = [variable_of(verb, key) for key in near(rest, settable(command))]
                 faults.append(f"unknown variable '{name}': {_hint(close, known)}")
     return found, faults
@@ -134,17 +139,29 @@ def _from_file(path: Path, level: int, commands: Commands) -> tuple[list[Setting
         tables = _tables(path)
     except InvalidInput as error:
         return [], [str(error)]
-    for verb, table in tables.items():
+    for verb, table in _by_verb(tables, commands):
         if verb not in commands or not isinstance(table, Mapping):
             faults.append(_table_fault(path, verb, table, commands))
             continue
         for name, value in table.items():
             key = str(name).replace("_", "-")
             fault = _fault(path, commands[verb], key, value)
-            fault = fault or (f"{path}: {key} stands twice in [{verb}]" if _has(found, verb, key) else "")
+            fault = fault or (
+                f"{path}: {key} stands twice in [{table_of(verb)}]" if _has(found, verb, key) else ""
+            )
             faults += [fault] if fault else []
             found += [] if fault else [_setting(path, level, verb, key, value)]
     return found, faults
+
+
+def _by_verb(tables: Mapping[str, Any], commands: Commands) -> Iterator[tuple[str, Any]]:
+    """Tables by the name of their verb; those in the table of a group by both names."""
+    for name, table in tables.items():
+        is_group = isinstance(table, Mapping) and any(verb.startswith(f"{name} ") for verb in commands)
+        if is_group:
+            yield from ((f"{name} {inner}", keys) for inner, keys in table.items())
+        else:
+            yield name, table
 
 
 def _has(found: Iterable[Setting], verb: str, key: str) -> bool:
@@ -170,11 +187,12 @@ def _tables(path: Path) -> Mapping[str, Any]:
 def _table_fault(path: Path, verb: str, table: object, commands: Commands) -> str:
     """What is wrong with a table that is none, or that belongs to no verb."""
     if verb in commands:
-        return f"{path}: {verb} is no table; write [{verb}] and the options below it"
+        return f"{path}: {table_of(verb)} is no table; write [{table_of(verb)}] and the options below it"
     owners = [name for name in commands if verb.replace("_", "-") in settable(commands[name])]
     if owners and not isinstance(table, Mapping):
-        return f"{path}: '{one_line(verb)}' stands outside a table; write it below [{owners[0]}]"
-    return f"{path}: {unknown('table', verb, commands, f'there are {_listed(commands)}')}"
+        return f"{path}: '{one_line(verb)}' stands outside a table; write it below [{table_of(owners[0])}]"
+    names = list(map(table_of, commands))
+    return f"{path}: {unknown('table', table_of(verb), names, f'there are {_listed(names)}')}"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -183,15 +201,15 @@ def _listed(names: Iterable[str]) -> str:
 
 def _fault(path: Path, command: click.Command, key: str, value: object) -> str:
     """What is wrong with one key or with the kind of its value; empty when nothing is."""
-    options = settable(command)
+    options, table = settable(command), table_of(str(command.name))
     if key in options:
         is_list = isinstance(value, list) and options[key].multiple
         if isinstance(value, Mapping) or (isinstance(value, list) and not is_list):
-            return f"{path}: {key} in [{command.name}] is no single value; write {key} = ..."
+            return f"{path}: {key} in [{table}] is no single value; write {key} = ..."
         return ""
     if key in [str(each.name) for each in command.params] or key in COMMAND_LINE_ONLY:
-        return f"{path}: {key} in [{command.name}] can only be given on the command line"
-    return f"{path}: unknown key '{one_line(key)}' in [{command.name}]: {_hint(near(key, options), options)}"
+        return f"{path}: {key} in [{table}] can only be given on the command line"
+    return f"{path}: unknown key '{one_line(key)}' in [{table}]: {_hint(near(key, options), options)}"
 
 
 def _setting(path: Path, level: int, verb: str, key: str, value: object) -> Setting:

@@ -1,7 +1,7 @@
 """A verb of the command line: its options take settings, and an error about a setting names its place."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -60,7 +60,7 @@ class Verb(click.Command):
         """Flags, then settings; alone, without the group that names the variables, no setting applies."""
         if ctx.parent is None or ctx.auto_envvar_prefix is None:
             return super().parse_args(ctx, args)
-        settings = ctx.meta[FOUND] = read_settings(commands_of(ctx.parent))
+        settings = ctx.meta[FOUND] = read_settings(commands_of(ctx.find_root()))
         ctx.default_map = settings.defaults(self)
         try:
             rest = super().parse_args(ctx, args)
@@ -88,10 +88,18 @@ class Verb(click.Command):
 
 
 def commands_of(group: click.Context) -> dict[str, click.Command]:
-    """The verbs of the group."""
-    assert isinstance(group.command, click.Group)
-    found = {name: group.command.get_command(group, name) for name in group.command.list_commands(group)}
-    return {name: command for name, command in found.items() if command is not None}
+    """The verbs of the group; those of a group in it by both names, as "data prepare"."""
+    return dict(_commands(group, group.command))
+
+
+def _commands(ctx: click.Context, group: click.Command) -> Iterator[tuple[str, click.Command]]:
+    assert isinstance(group, click.Group)
+    for name in group.list_commands(ctx):
+        found = group.get_command(ctx, name)
+        if isinstance(found, click.Group):
+            yield from ((f"{name} {inner}", command) for inner, command in _commands(ctx, found))
+        elif found is not None:
+            yield name, found
 
 
 def _level(ctx: click.Context, name: str) -> int:

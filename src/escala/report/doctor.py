@@ -20,6 +20,7 @@ from escala.report.saved import NAME, cache_folder
 DOCTOR_SCHEMA: Final = "escala/doctor@1"
 CORE: Final = ("click", "msgspec", "numpy", "pyyaml", "rich")
 EXTRAS: Final = {
+    "data": ("pillow", "pyarrow", "tokenizers"),
     "hf": ("huggingface-hub", "transformers"),
     "torch": ("torch",),
     "watch": ("nvidia-ml-py", "prometheus-client", "psutil"),
