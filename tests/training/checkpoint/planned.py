@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from forked import on_ranks
 
-from escala.errors import EscalaError
 from escala.model.plan import Plan
-from escala.parallel.local_steps import LocalSteps, Outer
 from escala.parallel.mesh import DATA, mesh_of
 from escala.parallel.optimizers import optimizer_of
 from escala.parallel.parallelize import parallelize
@@ -37,7 +35,6 @@ OTHERS = {
     "width of experts": ("moe", plan(tp=2, etp=2)),
 }
 KINDS = ("llama", "hf-gpt2", "moe")
-LOCAL = plan(dp=2, local_steps=4)
 
 
 class Run:
@@ -48,12 +45,10 @@ class Run:
         self.parallel = parallelize(model(kind), plan, self.mesh)
         self.optimizer = optimizer_of(self.parallel, rate=1e-3, eps=EPSILON)
         self.step = Step(self.parallel, self.optimizer, clip_norm=1.0)
-        self.local = LocalSteps(self.parallel.chunks, self.mesh, Outer()) if plan.local_steps > 1 else None
-        keys = {name: getattr(plan, name) for name in ("dp", "zero", "shard", "tp", "pp", "local_steps")}
+        keys = {name: getattr(plan, name) for name in ("dp", "zero", "shard", "tp", "pp")}
         self.state = TrainState(
             chunks=self.parallel.chunks,
             optimizer=self.optimizer,
-            local_steps=self.local,
             plan={"plan": keys},
         )
 
@@ -63,8 +58,6 @@ class Run:
         for step in range(self.state.step, last):
             whole = batch(self.kind, ROWS, step, has_documents=False)
             losses.append(self.step(whole.rows(self.mesh.place(*DATA) * rows, rows)).loss)
-            if self.local is not None:
-                self.local(step + 1)
             self.state = replace(self.state, step=step + 1)
             if folder is not None and step + 1 == at:
                 with Checkpoints(folder) as checkpoints:
@@ -98,22 +91,9 @@ def two(folder: Path) -> list[Any]:
             seen[name] = Run(other, kind).resumed(folder / kind)
             Run(other, kind).train(SAVED, folder / name)
             seen[f"sharded after {name}"] = Run(TWO["sharded"], kind).resumed(folder / name)
-        seen["alone"] = Run(LOCAL).train(LAST, folder / "local")
-        run = Run(LOCAL)
-        seen["alone again"] = run.resumed(folder / "local")
-        seen["alone elsewhere"] = refused(Run(TWO["replicated"]), folder / "local")
-        seen["together elsewhere"] = refused(Run(LOCAL), folder / "sharded")
         return seen
 
     return on_ranks(2, work)
-
-
-def refused(run: Run, folder: Path) -> str:
-    try:
-        run.resumed(folder)
-    except EscalaError as error:
-        return str(error)
-    return "nothing was refused"
 
 
 if __name__ == "__main__":

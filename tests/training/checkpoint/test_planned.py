@@ -50,14 +50,3 @@ def test_split_and_tied_weights_are_resumed_and_saved(seen: dict[str, Any], name
 
     for rank in seen["two"]:
         assert rank[way.format(name)] == pytest.approx(whole[3:], abs=NEAR)
-
-
-def test_replicas_that_train_alone_go_on_between_two_meetings(seen: dict[str, Any]):
-    for rank in seen["two"]:
-        assert rank["alone again"] == rank["alone"][3:]
-
-
-def test_replicas_that_train_alone_are_not_resumed_as_others(seen: dict[str, Any]):
-    for rank in seen["two"]:
-        assert "its replicas trained alone (local steps) and this run has none" in rank["alone elsewhere"]
-        assert "resume on the layout that saved them only" in rank["together elsewhere"]

@@ -25,12 +25,9 @@ from escala.training.checkpoint.tensors import (
     MODEL,
     OPTIMIZER,
     RANDOM,
-    REPLICA,
     empty_states,
     model_tensors,
     names_of,
-    outer_tensors,
-    replica_prefix,
     seed_afresh,
     set_groups,
     set_random_states,
@@ -47,24 +44,20 @@ def load(folder: Path, state: TrainState) -> Resumed:
     Every rank calls it. The layout may be another than the one that saved; then, and with another number of
     ranks, random numbers begin anew from the rank's seed and the step, which the notes say.
     """
-    facts, everything = read_facts(folder), _metadata(folder)
-    names, prefix = names_of(state.chunks), replica_prefix(state.local_steps)
-    saved = {name.removeprefix(prefix): meta for name, meta in everything.items() if name.startswith(prefix)}
+    facts, saved, names = read_facts(folder), _metadata(folder), names_of(state.chunks)
     is_same = _is_same_layout(state, facts)
-    _agree(folder, (*_differences(state, facts, saved, is_same=is_same), *_untrained(state, saved, names)))
+    _agree(folder, (*_differences(state, facts, saved), *_untrained(state, saved, names)))
     kept = empty_states(state.optimizer, names, saved)
     wanted = _wanted(state, names, kept)
     random = f"{RANDOM}{_rank()}"
-    read = {f"{prefix}{name}": value for name, value in wanted.items()}
     if is_same:
-        read |= {random: None, **outer_tensors(state.local_steps)}
-    _read(folder, read)
-    wanted = {name: read[f"{prefix}{name}"] for name in wanted}
+        wanted[random] = None
+    _read(folder, wanted)
     for parameter, empty in kept.items():
         states(state.optimizer)[parameter] = {key: wanted[_key(names, parameter, key)] for key in empty}
     notes = _settings_notes(set_groups(state.optimizer, names, wanted))
     if is_same:
-        set_random_states(read[random])
+        set_random_states(wanted[random])
     else:
         seed_afresh(state.seed, facts.step)
         notes = (*notes, _afresh(facts))
@@ -127,14 +120,8 @@ def _agree(folder: Path, differences: Sequence[str]) -> None:
             raise InvalidInput(f"{folder} cannot be resumed: {what}; start in a new folder")
 
 
-def _differences(
-    state: TrainState, facts: Facts, saved: Mapping[str, Any], *, is_same: bool
-) -> Iterator[str]:
+def _differences(state: TrainState, facts: Facts, saved: Mapping[str, Any]) -> Iterator[str]:
     """What of the network and of the optimizer is another; all ranks have to ask, and to hear all of it."""
-    if state.local_steps is None and any(name.startswith(REPLICA) for name in saved):
-        yield "its replicas trained alone (local steps) and this run has none"
-    if state.local_steps is not None and not is_same:
-        yield "replicas that train alone (local steps) resume on the layout that saved them only"
     if kind_of(state.optimizer) != facts.optimizer:
         yield f"its optimizer was {facts.optimizer} and this run has {kind_of(state.optimizer)}"
     mine = model_tensors(state.chunks)

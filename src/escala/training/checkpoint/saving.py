@@ -39,9 +39,7 @@ from escala.training.checkpoint.tensors import (
     model_tensors,
     names_of,
     optimizer_values,
-    outer_tensors,
     random_states,
-    replica_prefix,
 )
 
 SPARE: Final = 1.02
@@ -169,16 +167,12 @@ def versions() -> dict[str, str]:
 
 
 def _values(state: TrainState) -> dict[str, Any]:
-    names, prefix = names_of(state.chunks), replica_prefix(state.local_steps)
+    names = names_of(state.chunks)
     rank = dist.get_rank() if dist.is_initialized() else 0
-    replicated = {
+    return {
         **model_tensors(state.chunks),
         **optimizer_values(state.optimizer, names),
         **group_values(state.optimizer, names),
-    }
-    return {
-        **{f"{prefix}{name}": value for name, value in replicated.items()},
-        **outer_tensors(state.local_steps),
         f"{RANDOM}{rank}": random_states(),
     }
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 from torch import nn
 from torch.optim import Optimizer
 
-from escala.parallel.local_steps import LocalSteps
 from escala.parallel.scaler import Scaler
 
 LAYOUT: Final = (
@@ -33,7 +32,7 @@ class TrainState:
     `chunks` are the stages that this rank holds, with the names of the whole model; `samples` is the cursor
     of the data; `seed` is what this rank's random numbers begin with. `plan` is the document of a plan.json,
     and `config` what `export` writes as config.json; both are stored as they are. `losses` are those of the
-    last steps, for whoever looks into a checkpoint. With `local_steps` every replica has weights of its own.
+    last steps, for whoever looks into a checkpoint.
     """
 
     chunks: tuple[nn.Module, ...]
@@ -43,7 +42,6 @@ class TrainState:
     seed: int = 0
     losses: tuple[float, ...] = ()
     scaler: Scaler | None = None
-    local_steps: LocalSteps | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 

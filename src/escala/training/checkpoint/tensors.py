@@ -4,11 +4,9 @@ model.<name>             a parameter or buffer, under its name in the whole mode
 optimizer.<name>.<key>   what the optimizer keeps for a parameter
 group.<name>             the settings of the parameter's group (rate, betas, decay)
 random.<rank>            the random states of a rank
-outer.<rank>.<key>       what replicas last agreed on (local steps), as the rank holds it
 
-Replicas that train alone (local steps) each have their own model, optimizer and group, behind
-replica.<number>. All DTensors know their place in the whole and everything else is found by name, so that a
-checkpoint of a pipeline is read without one, and the other way round.
+DTensors know their place in the whole and everything else is found by name, so that a checkpoint of a
+pipeline is read without one, and the other way round.
 """
 
 import random
@@ -18,7 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, TensorStorageMetadata
 from torch.distributed.tensor import DTensor
@@ -26,10 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from escala.errors import InvalidInput
-from escala.parallel.local_steps import LocalSteps
 
-MODEL, OPTIMIZER, GROUP, RANDOM, OUTER = "model.", "optimizer.", "group.", "random.", "outer."
-REPLICA: Final = "replica."
+MODEL, OPTIMIZER, GROUP, RANDOM = "model.", "optimizer.", "group.", "random."
 WRAPPERS: Final = ("_checkpoint_wrapped_module.", "_orig_mod.")
 """What recompute and torch.compile put between the names of a model."""
 MEANS: Final = ("params", "foreach", "fused", "capturable", "differentiable")
@@ -116,22 +111,6 @@ def empty_states(
     return {
         parameter: {key: _place(parameter, group, meta) for key, meta in kept[names[parameter][0]].items()}
         for parameter, group in _parameters(getattr(optimizer, "optim", optimizer))
-    }
-
-
-def replica_prefix(local_steps: LocalSteps | None) -> str:
-    """What stands before the names of this rank's replica; nothing where all replicas are alike."""
-    return "" if local_steps is None else f"{REPLICA}{dist.get_rank(local_steps.group)}."
-
-
-def outer_tensors(local_steps: LocalSteps | None) -> dict[str, torch.Tensor]:
-    """What this rank holds of the last agreement and of the outer optimizer's momentum."""
-    if local_steps is None:
-        return {}
-    return {
-        f"{OUTER}{dist.get_rank()}.{name}.{place}": tensor
-        for name, tensors in local_steps.state().items()
-        for place, tensor in enumerate(tensors)
     }
 
 

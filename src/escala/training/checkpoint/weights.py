@@ -13,7 +13,7 @@ from escala.errors import InvalidInput, MissingExtra
 from escala.training.checkpoint.facts import read_facts
 from escala.training.checkpoint.folders import PARTIAL, remove, sync
 from escala.training.checkpoint.saving import expect_one_process
-from escala.training.checkpoint.tensors import MODEL, REPLICA
+from escala.training.checkpoint.tensors import MODEL
 
 INSTALL: Final = "pip install 'escala[hf]'"
 SHARD: Final = "5GB"
@@ -21,14 +21,14 @@ SHARD: Final = "5GB"
 KIND: Final = "model_type"
 """The key by which transformers knows the class of a config.json."""
 HEAD: Final = "lm_head.weight"
-FIRST: Final = f"{REPLICA}0.{MODEL}"
+MOMENTA: Final = f"{MODEL}outer_momentum/"
+"""What replicas with local steps keep beside the weights."""
 
 
 def export(folder: Path, out: Path) -> Path:
     """Write the model of a whole checkpoint as safetensors with its config.json; needs memory for it once.
 
-    A network that transformers does not know gets its description as network.json instead. Of replicas that
-    trained alone (local steps) the first one's weights are written; right after they met, all are alike.
+    A network that transformers does not know gets its description as network.json instead.
     """
     try:
         from huggingface_hub import save_torch_state_dict
@@ -61,15 +61,19 @@ def _weights(folder: Path, config: Mapping[str, Any]) -> dict[str, torch.Tensor]
     saved = {
         name: torch.empty(meta.size, dtype=meta.properties.dtype)
         for name, meta in reader.read_metadata().state_dict_metadata.items()
-        if name.startswith((MODEL, FIRST)) and isinstance(meta, TensorStorageMetadata)
+        if _is_weight(name) and isinstance(meta, TensorStorageMetadata)
     }
     planner = dcp.DefaultLoadPlanner(flatten_state_dict=False)
     expect_one_process()
     dcp.load(saved, storage_reader=reader, planner=planner, no_dist=True)
-    weights = {name.removeprefix(FIRST).removeprefix(MODEL): tensor for name, tensor in saved.items()}
+    weights = {name.removeprefix(MODEL): tensor for name, tensor in saved.items()}
     if config.get("tie_word_embeddings"):
         weights.pop(HEAD, None)  # transformers takes the embedding for it
     return weights
+
+
+def _is_weight(name: str) -> bool:
+    return name.startswith(MODEL) and not name.startswith(MOMENTA)
 
 
 def _write_config(partial: Path, config: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> None:
