@@ -19,6 +19,8 @@ from netlab.truth import Row, Setting, compared, median_error
 
 GRID = ("2x100", "2x200", "4x100", "4x200", "2x100x5", "4x100x5")
 BENCH_S = {2: 50.0, 4: 70.0}
+FAR_S = 40.0
+"""More for a bench of far hosts, whose every decision takes round trips."""
 FAMILIES = {
     "replicas (DDP)": (("ddp",), False),
     "shards (FSDP2, HSDP)": (("fsdp", "hsdp"), False),
@@ -74,7 +76,8 @@ def main() -> int:
         folder = given.folder / word / "-".join(given.ways)
         folder.mkdir(parents=True, exist_ok=True)
         print(f"{where} ...", file=sys.stderr, flush=True)
-        found = compared(where, cases(where.hosts, given.ways), folder.absolute(), BENCH_S[where.hosts])
+        bench_s = BENCH_S[where.hosts] + (FAR_S if where.delay_s else 0.0)
+        found = compared(where, cases(where.hosts, given.ways), folder.absolute(), bench_s)
         (folder / "rows.json").write_text(json.dumps([row.as_keys() for row in found]))
     files = [file for word in GRID for file in sorted(given.folder.glob(f"{word}/*/rows.json"))]
     rows = [Row.of(keys) for file in files for keys in json.loads(file.read_text())]
