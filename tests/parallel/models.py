@@ -71,9 +71,9 @@ def _hf_llama() -> nn.Module:
     )  # fmt: skip
 
 
-def _hf_gpt2() -> nn.Module:
+def _hf_gpt2(vocabulary: int = VOCABULARY) -> nn.Module:
     return _hf(
-        "gpt2", n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
+        "gpt2", vocab_size=vocabulary, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
         attn_pdrop=0.0, use_cache=False,
     )  # fmt: skip
 
@@ -130,6 +130,7 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
         network(is_gated=False, positions=64, has_qkv_bias=True, has_output_bias=True, is_tied=True)
     ),
     "moe": lambda: Decoder(network(experts=8, has_qk_norm=True)),
+    "hf-gpt2-odd": lambda: _hf_gpt2(VOCABULARY + 1),
     "moe-lopsided": _lopsided,
     "qk-norm": lambda: Decoder(network(kv_heads=2, has_qk_norm=True, has_qkv_bias=True)),
     "hf-qwen3": lambda: _hf_small("qwen3"),

@@ -48,7 +48,7 @@ FOUR = cases(
         "tp4": ("hf-gpt2", plan(tp=4)),
         "tp4-sp": ("gpt2", plan(tp=4, sp=True)),
         "ddp-tp": ("llama", plan(dp=2, tp=2, micro_batches=2)),
-        "fsdp-tp": ("hf-gpt2", plan(**FSDP, tp=2, micro_batches=2)),
+        "fsdp-tp": ("hf-gpt2-odd", plan(**FSDP, tp=2, micro_batches=2)),
         "fsdp-sp": ("qk-norm", plan(**FSDP, reshard=True, tp=2, sp=True)),
         "ep4": ("moe", plan(dp=4, ep=4)),
         "ep4-nothing-arrives": ("moe-lopsided", plan(dp=4, zero=3, shard=4, ep=4)),
