@@ -12,25 +12,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleInput,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from escala.errors import InvalidInput
 from escala.measurement.tracing import private
 from escala.measurement.tracing.jobs import Axis, Job
 from escala.measurement.tracing.modules import Stage
+from escala.parallel.layouts import Stream
+from escala.parallel.tensor import split_by_words
 
 MESH: Final = (str(Axis.REPLICAS), str(Axis.SHARDING), str(Axis.TENSOR))
-ATTENTION_PART: Final = "self_attn"
-REPLICATED: Final = "replicated_with_grad_allreduce"
 DTYPES: Final = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -63,65 +53,8 @@ def submeshes(mesh: DeviceMesh, job: Job) -> Parts:
 
 
 def split(stage: Stage, job: Job, mesh: DeviceMesh) -> None:
-    """Split the matrices of a stage over tensor ranks as the model's own plan says; ends by vocabulary."""
-    is_tied = stage.is_tied
-    parallelize_module(stage, mesh, _ends(stage, job))
-    if is_tied and stage.lm_head is not None and stage.embed_tokens is not None:
-        stage.lm_head.weight = stage.embed_tokens.weight
-    for layer in stage.layers:
-        parallelize_module(layer, mesh, _inside(layer, stage.tensor_plan, job))
-
-
-def _ends(stage: Stage, job: Job) -> dict[str, ParallelStyle]:
-    stream = _stream(job)
-    ends: dict[str, ParallelStyle] = {}
-    if stage.embed_tokens is not None:
-        ends["embed_tokens"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=stream)
-    if stage.lm_head is not None:
-        ends["lm_head"] = ColwiseParallel(
-            input_layouts=stream, output_layouts=Shard(-1), use_local_output=False
-        )
-        if job.splits_sequence:
-            ends["norm"] = SequenceParallel()
-    return ends
-
-
-def _stream(job: Job) -> Shard | Replicate:
-    """How the hidden stream lies on tensor ranks: tokens split, or whole."""
-    return Shard(1) if job.splits_sequence else Replicate()
-
-
-def _inside(layer: nn.Module, plan: dict[str, str], job: Job) -> dict[str, ParallelStyle]:
-    """Styles inside one layer; with sequence parallelism its norms see some of the tokens, its parts all."""
-    styles: dict[str, ParallelStyle] = {}
-    for pattern, word in plan.items():
-        inner = pattern.removeprefix("layers.*.")
-        if inner != pattern and word != REPLICATED:
-            styles[inner] = _style(word, pattern, job)
-    if job.splits_sequence:
-        for name, _ in layer.named_children():
-            styles[name] = SequenceParallel() if "norm" in name else _whole_input(name)
-    return styles
-
-
-def _style(word: str, pattern: str, job: Job) -> ParallelStyle:
-    if word == "colwise":
-        return ColwiseParallel()
-    if word == "rowwise":
-        return RowwiseParallel(output_layouts=_stream(job))
-    raise InvalidInput(
-        f"the tensor plan of this network says '{word}' for {pattern}, which is not traced here"
-    )
-
-
-def _whole_input(name: str) -> ParallelStyle:
-    """All tokens for a part of a layer; attention gets its input by name."""
-    if name == ATTENTION_PART:
-        return PrepareModuleInput(
-            input_kwarg_layouts={"hidden_states": Shard(1)},
-            desired_input_kwarg_layouts={"hidden_states": Replicate()},
-        )
-    return PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
+    """Split the matrices of a stage over tensor ranks as training does."""
+    split_by_words(stage, stage.words, Stream(mesh=mesh, splits_tokens=job.splits_sequence))
 
 
 def recompute(layers: nn.ModuleList, job: Job) -> None:

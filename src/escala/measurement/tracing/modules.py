@@ -11,7 +11,13 @@ from torch import nn
 
 from escala.errors import InvalidInput
 from escala.measurement.tracing.jobs import Chunk, Job
+from escala.model.plan import Plan
+from escala.parallel.indivisible import tensor_reasons
+from escala.parallel.parts import Parts
+from escala.parallel.words import Word, tensor_plan
 
+STEM, HEAD = "model", "lm_head"
+"""Names of the stack and of the head in such a model."""
 STACK: Final = ("embed_tokens", "layers", "norm", "rotary_emb")
 """What the stack of a decoder has to have so that it can be cut: as in Llama and all that follow it."""
 
@@ -51,8 +57,7 @@ class Stage(nn.Module):  # type: ignore[misc] # torch has no types where it is n
         self.tokens = job.sequence_tokens
         self.own_tokens = self.tokens // job.tensor if job.splits_sequence else self.tokens
         self.hidden = int(model.config.hidden_size)
-        self.tensor_plan: dict[str, str] = getattr(model.config, "base_model_tp_plan", None) or {}
-        self.is_tied = bool(model.config.tie_word_embeddings)
+        self.words = {pattern.removeprefix(f"{STEM}."): word for pattern, word in _words(model).items()}
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         """The stream after the layers, or logits."""
@@ -73,11 +78,12 @@ def build(job: Job, chunk: Chunk, *, is_cut: bool) -> nn.Module:
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.train()
+    _refuse_indivisible(model, job)
     transformers.masking_utils.find_packed_sequence_indices = _none_packed
     keep_layers(model, chunk)
     if not is_cut:
         return Language(model)
-    if not all(hasattr(getattr(model, "model", None), name) for name in STACK):
+    if not _can_be_cut(model):
         raise InvalidInput(
             f"{config.model_type} cannot be cut into stages or sequences here; "
             "trace a plan without pp and sp, or a network built like Llama"
@@ -100,6 +106,28 @@ def configured(keys: dict[str, Any]) -> Any:
         setattr(config, name, 0.0)
     config._attn_implementation = "sdpa"
     return config
+
+
+def _words(model: Any) -> dict[str, str]:
+    """How the weights of a model that can be cut are split over tensor ranks."""
+    return tensor_plan(model, STEM, (f"{STEM}.embed_tokens",), (f"{STEM}.norm", HEAD))
+
+
+def _refuse_indivisible(model: Any, job: Job) -> None:
+    """Raise for a model that tensor ranks cannot share, or whose experts they would."""
+    if job.tensor == 1 or not _can_be_cut(model):
+        return
+    words = _words(model)
+    if Word.EXPERTS in words.values():
+        raise InvalidInput(
+            f"experts of {model.config.model_type} are not traced with tp; trace a plan with tp=1"
+        )
+    for reason in tensor_reasons(model, Parts(blocks=(), tensor=words), Plan(tp=job.tensor)):
+        raise InvalidInput(f"this plan cannot be traced: {reason}")
+
+
+def _can_be_cut(model: Any) -> bool:
+    return all(hasattr(getattr(model, STEM, None), name) for name in STACK)
 
 
 def _none_packed(position_ids: torch.Tensor) -> None:
