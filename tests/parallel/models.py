@@ -73,8 +73,8 @@ def _hf_llama() -> nn.Module:
 
 def _hf_gpt2(vocabulary: int = VOCABULARY) -> nn.Module:
     return _hf(
-        "gpt2", vocab_size=vocabulary, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
-        attn_pdrop=0.0, use_cache=False,
+        "gpt2", vocab_size=vocabulary, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=64,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
     )  # fmt: skip
 
 

@@ -150,6 +150,7 @@ def _parallel(case: Case) -> tuple[list[Any], dict[str, Any]]:
     from escala.parallel.mesh import DATA, mesh_of
     from escala.parallel.optimizers import optimizer_of
     from escala.parallel.parallelize import parallelize
+    from escala.parallel.pieces import whole
     from escala.parallel.step import Step
     from parallel.models import model
 
@@ -164,9 +165,7 @@ def _parallel(case: Case) -> tuple[list[Any], dict[str, Any]]:
     batches = [batch(case.kind, case.rows, place, case.has_documents) for place in range(case.steps)]
     outcomes = [step(each.rows(first, rows), _rate(place)) for place, each in enumerate(batches)]
     held = {name: each.detach() for chunk in parallel.chunks for name, each in chunk.named_parameters()}
-    return outcomes, {
-        name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in held.items()
-    }
+    return outcomes, {name: whole(each) if isinstance(each, DTensor) else each for name, each in held.items()}
 
 
 def _options(optimizer: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ TWO = cases(
         "etp-sp": ("hf-mixtral", plan(tp=2, sp=True, etp=2)),
         "ep-sp": ("moe", plan(tp=2, sp=True, ep=2)),
         "ep": ("hf-qwen3-moe", plan(dp=2, ep=2)),
-        "ep-fsdp": ("hf-mixtral", plan(**FSDP, ep=2, micro_batches=2)),
+        "ep-fsdp-accumulated": ("hf-mixtral", plan(**FSDP, ep=2, micro_batches=2)),
     }
 )
 FOUR = cases(
