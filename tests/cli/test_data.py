@@ -60,6 +60,7 @@ def test_an_interruption_says_how_to_go_on(run, books: str, monkeypatch):
     [
         (["books"], "missing option '-o' / '--out'"),
         (["nothing", "-o", "t"], "nothing does not exist; check the path"),
+        (["books", "-o", "books/t"], "books/t lies in books, which is read; name a folder outside of it"),
         (["books", "-o", "t", "--validation", "2"], "'2' is no number from 0 to 0.5"),
         (["books", "-o", "t", "--end", "x"], "--end names a token of a tokenizer"),
         (["books", "-o", "t", "--tokenizer", "books/000.txt"], ""),

@@ -9,7 +9,7 @@ from escala.progress import Progress
 from escala.report.layout import flow, hanging, put, room
 from escala.report.numbers import count, plural
 from escala.training.data.encoders import BYTES, encoder_of
-from escala.training.data.files import files_of
+from escala.training.data.files import files_of, refuse_within
 from escala.training.data.index import TRAIN, VALIDATION, TokensIndex
 from escala.training.data.prepare import Recipe, prepare
 from escala.units import show_bytes
@@ -25,8 +25,10 @@ def prepared(
     progress: Progress,
 ) -> TokensIndex:
     """The tokens of the sources in a folder."""
+    paths = [Path(each) for each in sources]
+    refuse_within(paths, Path(folder))
     recipe = Recipe(
-        files=files_of([Path(each) for each in sources]),
+        files=files_of(paths),
         encoder=encoder_of(Path(tokenizer) if tokenizer is not None else None, end),
         field=field,
         validation_share=validation_share,

@@ -196,3 +196,27 @@ def test_a_folder_that_is_no_set_of_classes_is_refused(tmp_path: Path, names: tu
 def test_chance_without_seed_is_refused(folder: Path):
     with pytest.raises(InvalidInput, match="images cut by chance need a seed"):
         Images(pictures=picture_folder(folder), pixels=8, seed=None, is_augmented=True)
+
+
+@pytest.mark.optional
+def test_tables_that_would_fill_the_memory_are_refused(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("escala.training.data.pictures.MOST_TABLE_BYTES", 99)
+    (tmp_path / "a.parquet").write_bytes(bytes(100))
+
+    with pytest.raises(
+        InvalidInput, match=r"more than the .* held in memory; write the images into a folder"
+    ):
+        picture_table([tmp_path / "a.parquet"])
+
+
+@pytest.mark.optional
+def test_tables_of_different_types_are_refused(tmp_path: Path):
+    import pyarrow
+    import pyarrow.parquet
+
+    for name, image in (("a", b"1"), ("b", {"bytes": b"1", "path": None})):
+        rows = {"image": [image], "label": [0]}
+        pyarrow.parquet.write_table(pyarrow.table(rows), tmp_path / f"{name}.parquet")
+
+    with pytest.raises(InvalidInput, match=r"stores images or labels in another type than .*a\.parquet"):
+        picture_table([tmp_path / "a.parquet", tmp_path / "b.parquet"])

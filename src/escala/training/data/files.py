@@ -53,6 +53,13 @@ def files_of(sources: Sequence[Path]) -> tuple[Found, ...]:
     return tuple(found)
 
 
+def refuse_within(sources: Sequence[Path], folder: Path) -> None:
+    """Refuse to write into a folder that is read: what was written would be read the next time."""
+    for source in sources:
+        if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
+            raise InvalidInput(f"{folder} lies in {source}, which is read; name a folder outside of it")
+
+
 def _files(source: Path) -> Iterable[Found]:
     if not source.exists():
         raise InvalidInput(f"{source} does not exist; check the path")

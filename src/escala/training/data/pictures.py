@@ -9,7 +9,7 @@ from escala.errors import InvalidInput
 from escala.inputs import read_bytes, refuse_locked
 from escala.training.data.documents import table_told
 from escala.training.data.extra import library
-from escala.training.data.files import opened, walk
+from escala.training.data.files import opened, size_bytes, walk
 from escala.training.data.images import Picture
 
 MOST_IMAGE_BYTES: Final = 2**28
@@ -92,13 +92,15 @@ def picture_table(files: Sequence[Path], image: str = "image", label: str = "lab
     arrow = library("pyarrow", "images are in Parquet")
     if not files:
         raise InvalidInput("no Parquet file is named; name one at least")
+    _refuse_large(files)
     tables = []
     for path in files:
         with opened(path) as file, table_told(path):
             table = parquet.ParquetFile(file)
             _check(path, table.schema_arrow, image, label)
-            _refuse_large(files)
             tables.append(table.read(columns=[image, label]))
+        if not tables[-1].schema.equals(tables[0].schema):
+            raise InvalidInput(f"{path} stores images or labels in another type than {files[0]}; write one")
     whole = arrow.concat_tables(tables)
     labels = tuple(whole[label].to_pylist())
     name = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
@@ -121,7 +123,7 @@ def _check(path: Path, schema: Any, image: str, label: str) -> None:
 
 
 def _refuse_large(files: Sequence[Path]) -> None:
-    whole_bytes = sum(each.stat().st_size for each in files)
+    whole_bytes = sum(map(size_bytes, files))
     if whole_bytes > MOST_TABLE_BYTES:
         raise InvalidInput(
             f"{len(files)} files of {whole_bytes / 2**30:.1f} GiB are more than the "
