@@ -10,8 +10,9 @@ import torch.distributed as dist
 
 from escala.model.plan import LocalWire, Plan, Precision
 from escala.model.workload import OptimizerKind
-from escala.parallel.local_steps import LocalSteps, Outer, mean_of
+from escala.parallel.local_steps import LocalSteps, mean_of
 from escala.parallel.mesh import DATA, REPLICATE, mesh_of
+from escala.parallel.outer import Outer
 from escala.parallel.optimizers import optimizer_of
 from escala.parallel.parallelize import parallelize
 from escala.parallel.step import Step

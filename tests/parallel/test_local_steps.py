@@ -10,7 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from escala.parallel.local_steps import Fragment, LocalSteps, Outer  # noqa: E402
+from escala.parallel.local_steps import Fragment, LocalSteps  # noqa: E402
+from escala.parallel.outer import Outer  # noqa: E402
 
 pytestmark = [pytest.mark.optional, pytest.mark.slow]
 TESTS = Path(__file__).parents[1]

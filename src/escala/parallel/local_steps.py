@@ -4,7 +4,7 @@ Replicas are the ranks along the mesh's replicate axis; within a replica nothing
 Source: Douillard 2023 (DiLoCo); Douillard 2025 (Streaming DiLoCo) for fragments that meet in turn.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,22 +16,11 @@ from torch.distributed.tensor import DTensor
 from escala.errors import InvalidInput
 from escala.model.plan import LocalWire
 from escala.parallel.mesh import REPLICATE, Mesh
+from escala.parallel.outer import Outer
 
 BLOCK: Final = 1024
 """Numbers that share a scale in int8: 4 bytes more in 1,024."""
 INT8_MOST: Final = 127.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outer:
-    """The outer optimizer: Nesterov momentum on the mean difference, as published for DiLoCo.
-
-    `fragments` parts of the weights meet in turn, each every `local_steps`, so that less is sent at once.
-    """
-
-    learning_rate: float = 0.7
-    momentum: float = 0.9
-    fragments: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +33,10 @@ class Fragment:
 
 
 class LocalSteps:
-    """Lets replicas meet: call it after every inner step with the number of steps done."""
+    """Lets replicas meet: call it after every inner step with the number of steps done.
+
+    `kept` holds the outer momentum under the names of the weights, for checkpoints.
+    """
 
     def __init__(self, chunks: Sequence[nn.Module], mesh: Mesh, outer: Outer) -> None:
         steps = mesh.plan.local_steps
@@ -54,13 +46,25 @@ class LocalSteps:
             )
         self.outer, self.steps, self.wire = outer, steps, mesh.plan.local_wire
         self.group = mesh.ranks.get_group(REPLICATE)
-        weights = [_own(each) for chunk in chunks for each in chunk.parameters() if each.requires_grad]
-        self.fragments = [_fragment(part) for part in _parts(weights, outer.fragments)]
+        named = [pair for chunk in chunks for pair in chunk.named_parameters() if pair[1].requires_grad]
+        self.kept = _momenta(named)
+        pairs = [(_own(each), _own(self.kept[_key(name)])) for name, each in named]
+        self.fragments = [_fragment(part) for part in _parts(pairs, outer.fragments)]
 
     def __call__(self, done: int) -> int:
         """Meet where it is time: bytes that this rank gave to others, 0 in other steps."""
-        sent = [self._meet(each) for place, each in enumerate(self.fragments) if self._is_due(place, done)]
-        return sum(sent)
+        return sum(self._meet(each) for place, each in enumerate(self.fragments) if self._is_due(place, done))
+
+    def settle(self, done: int) -> int:
+        """After the step: also those meet whose time has not come, so that all replicas hold the same."""
+        late = [each for place, each in enumerate(self.fragments) if not self._is_due(place, done)]
+        return sum(self._meet(each) for each in late)
+
+    def resume(self) -> None:
+        """The weights that were just read are those that all agreed on."""
+        for part in self.fragments:
+            for agreed, weight in zip(part.agreed, part.weights, strict=True):
+                agreed.copy_(weight)
 
     def _is_due(self, place: int, done: int) -> bool:
         """Fragments meet one after the other, evenly over the local steps; the last at their end."""
@@ -86,14 +90,6 @@ class LocalSteps:
         momentum.mul_(self.outer.momentum).add_(difference)
         step = difference + self.outer.momentum * momentum
         agreed.sub_(step.to(agreed.dtype), alpha=self.outer.learning_rate)
-
-    def state(self) -> dict[str, Any]:
-        """What a resume needs, by fragment."""
-        return {
-            f"{place}.{name}": getattr(each, name)
-            for place, each in enumerate(self.fragments)
-            for name in ("agreed", "momenta")
-        }
 
 
 def mean_of(values: torch.Tensor, group: Any, wire: LocalWire) -> int:
@@ -123,27 +119,36 @@ def _gathered(values: torch.Tensor, group: Any, ranks: int) -> int:
     return (ranks - 1) * (small.numel() + scales.numel() * scales.element_size())
 
 
-def _own(parameter: nn.Parameter) -> torch.Tensor:
-    """What this rank holds of a weight, sharing its memory."""
-    data = parameter.data
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of a weight or its momentum, sharing its memory."""
+    data = tensor.data
     return data.to_local() if isinstance(data, DTensor) else data
 
 
-def _fragment(weights: Iterable[torch.Tensor]) -> Fragment:
-    held = list(weights)
-    return Fragment(
-        weights=held,
-        agreed=[each.clone() for each in held],
-        momenta=[torch.zeros_like(each, dtype=torch.float32) for each in held],
-    )
+def _momenta(named: Sequence[tuple[str, nn.Parameter]]) -> nn.BufferDict:
+    """An outer momentum of 0 for each weight, laid out as the weight is."""
+    return nn.BufferDict({_key(name): torch.zeros_like(each.data, dtype=torch.float32) for name, each in named})
 
 
-def _parts(weights: list[torch.Tensor], count: int) -> Iterator[list[torch.Tensor]]:
+def _key(name: str) -> str:
+    """The name of a weight's momentum: buffers have no dots in their names."""
+    return f"outer_momentum/{name.replace('.', '/')}"
+
+
+def _fragment(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Fragment:
+    weights, momenta = [weight for weight, _ in pairs], [momentum for _, momentum in pairs]
+    return Fragment(weights=weights, agreed=[each.clone() for each in weights], momenta=momenta)
+
+
+def _parts(
+    pairs: list[tuple[torch.Tensor, torch.Tensor]], count: int
+) -> Iterator[list[tuple[torch.Tensor, torch.Tensor]]]:
     """Neighbours together, about as many numbers in each part."""
-    total, part, gone, made = sum(each.numel() for each in weights), [], 0, 0
-    for weight in weights:
-        part.append(weight)
-        gone += weight.numel()
+    total, gone, made = sum(weight.numel() for weight, _ in pairs), 0, 0
+    part: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for pair in pairs:
+        part.append(pair)
+        gone += pair[0].numel()
         if gone * count >= total * (made + 1) and made < count - 1:
             yield part
             part, made = [], made + 1

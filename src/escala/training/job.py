@@ -9,6 +9,7 @@ from pathlib import Path
 
 from escala.model.plan import Plan
 from escala.model.problem import Problem
+from escala.parallel.outer import Outer
 
 
 class Decay(StrEnum):
@@ -49,26 +50,37 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One training run; its files go into `folder`.
+class Choices:
+    """What a person chooses for a run beside its plan.
 
     `module` names what is trained: None for our decoder of the plan's network, a Hugging Face folder or
-    config.json, or package.module:function. `data` is a folder of prepared shards, an image folder,
-    "stdlib" (the sources of Python's standard library, byte by byte) or "synthetic".
+    config.json, or package.module:function. `data` is a folder of prepared tokens, one of images,
+    "stdlib" (the sources of Python's standard library, byte by byte) or "synthetic". `device` is cuda or
+    cpu, None for what there is.
     """
 
-    problem: Problem
-    plan: Plan
-    folder: Path
     steps: int
     module: str | None = None
     data: str = "stdlib"
     seed: int = 1
+    device: str | None = None
+    trackers: tuple[str, ...] = ()
     rate: Rate = field(default_factory=Rate)
     update: Update = field(default_factory=Update)
     saving: Saving = field(default_factory=Saving)
+    outer: Outer = field(default_factory=Outer)
     evaluate_every: int = 0
     is_observed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One training run: a plan, what it was made for, and the choices; its files go into `folder`."""
+
+    problem: Problem
+    plan: Plan
+    folder: Path
+    choices: Choices
 
     @property
     def global_batch(self) -> int:

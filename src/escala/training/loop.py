@@ -14,6 +14,7 @@ from escala.measurement.bench.rounds import Stop
 from escala.model.flops import model_flop, reference_peak_flop_per_s, utilisation
 from escala.model.problem import Problem
 from escala.parallel.batch import Batch
+from escala.parallel.local_steps import LocalSteps
 from escala.parallel.mesh import Mesh
 from escala.parallel.step import Outcome, Step
 from escala.training.job import Job
@@ -41,13 +42,14 @@ class Run:
     step: Step
     draw: Callable[[], Batch]
     done: Progress
+    agree: LocalSteps | None = None
 
 
 def steps(run: Run, stop: Stop, observe: Observer, observed: range) -> Iterator[StepRecord]:
     """Steps until the last one, or until any rank is asked to stop: the step that is running ends first."""
     began_s, session = time.perf_counter(), 0
     flop = model_flop(run.job.problem.workload)
-    while run.done.step < run.job.steps and not _asked(stop):
+    while run.done.step < run.job.choices.steps and not (meets(run) and _asked(stop)):
         is_observed = session in observed
         with observe(session) if is_observed else nullcontext():
             outcome, step_s, wait_s = _one(run)
@@ -55,6 +57,11 @@ def steps(run: Run, stop: Stop, observe: Observer, observed: range) -> Iterator[
         run.done.samples += run.job.global_batch
         session += 1
         yield _record(run, outcome, (step_s, wait_s), (began_s, session), flop, is_observed=is_observed)
+
+
+def meets(run: Run) -> bool:
+    """Whether all ranks are at the same point: always, but for replicas in the midst of local steps."""
+    return run.done.step % run.job.plan.local_steps == 0
 
 
 def _asked(stop: Stop) -> bool:
@@ -70,8 +77,10 @@ def _one(run: Run) -> tuple[Outcome, float, float]:
     job, began_s = run.job, time.perf_counter()
     batch = run.draw().to(run.mesh.device)
     drawn_s = time.perf_counter()
-    share = learning_rate(job.rate, run.done.step, job.steps) / job.rate.highest
+    share = learning_rate(job.choices.rate, run.done.step, job.choices.steps) / job.choices.rate.highest
     outcome = run.step(batch, share)  # its loss was read back, so the device has done the step
+    if run.agree is not None:
+        run.agree(run.done.step + 1)
     return outcome, time.perf_counter() - began_s, drawn_s - began_s
 
 
@@ -97,7 +106,7 @@ def _record(
         step=run.done.step,
         samples=run.done.samples,
         loss=outcome.loss,
-        learning_rate=learning_rate(job.rate, run.done.step - 1, job.steps),
+        learning_rate=learning_rate(job.choices.rate, run.done.step - 1, job.choices.steps),
         gradient_norm=outcome.gradient_norm,
         step_s=step_s,
         wait_s=wait_s,
@@ -105,7 +114,7 @@ def _record(
         mfu=mfu(job.problem, flop, step_s),
         peak_bytes=peak_bytes(run.mesh.device),
         elapsed_s=elapsed_s,
-        left_s=elapsed_s / session * (job.steps - run.done.step),
+        left_s=elapsed_s / session * (job.choices.steps - run.done.step),
         is_observed=is_observed,
         is_skipped=outcome.is_skipped,
     )

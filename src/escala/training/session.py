@@ -1,0 +1,232 @@
+"""One session of a run on one rank: builds, resumes, trains, evaluates, saves, concludes. Prints nothing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+from escala.errors import InvalidInput
+from escala.inputs import reason
+from escala.measurement.bench.rounds import Stop, stoppable
+from escala.measurement.job.trace import collect
+from escala.parallel.batch import Batch
+from escala.parallel.mesh import DATA, Mesh, mesh_of
+from escala.parallel.optimizers import optimizer_of
+from escala.parallel.parallelize import Parallel, parallelize
+from escala.parallel.step import Step, evaluate
+from escala.training.checkpoint import Checkpoints, TrainState, latest, load
+from escala.training.conclude import Trained, concluded
+from escala.training.data.feed import Feed
+from escala.training.data.opened import Opened, opened
+from escala.training.data.share import Share
+from escala.training.data.tensors import batch_of
+from escala.training.job import Job
+from escala.training.loop import Progress, Run, steps
+from escala.training.modules import built, facts_of
+from escala.training.observe import LEAST, Observed, observed_steps
+from escala.training.sinks import sinks
+from escala.training.steprecord import StepRecord
+
+CHECKPOINTS: Final = "checkpoints"
+TRACES: Final = "traces"
+PATIENCE: Final = timedelta(minutes=10)
+"""Of ranks for each other: one may compile, or prepare data, while the others wait."""
+BACKENDS: Final = {"cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
+EVALUATED: Final = 8
+"""Global batches of held-out samples that an evaluation takes."""
+LOSSES: Final = 100
+"""Losses of the last steps that a checkpoint keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where a session runs, and whom it tells of every step and of what is going on."""
+
+    device: torch.device
+    rank: int
+    trackers: tuple[str, ...]
+    told: Callable[[StepRecord], None]
+    progress: Callable[[str, float], None]
+
+
+def train(job: Job, plan_document: dict[str, Any], setting: Setting) -> Trained | None:
+    """Train until the last step or until somebody stops it; what it came to, in the first rank."""
+    with _joined(setting), stoppable() as stop:
+        return _Session.of(job, plan_document, setting).trained(stop)
+
+
+@contextmanager
+def _joined(setting: Setting) -> Iterator[None]:
+    if setting.device.type == "cuda":
+        torch.cuda.set_device(setting.device)
+    try:
+        dist.init_process_group(BACKENDS[setting.device.type], timeout=PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    job: Job
+    setting: Setting
+    mesh: Mesh
+    parallel: Parallel
+    optimizer: Any
+    data: Opened
+    state: TrainState
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, job: Job, plan_document: dict[str, Any], setting: Setting) -> "_Session":
+        """Everything that a step needs, from the newest checkpoint if there is one."""
+        setting.progress("reading data", float("nan"))
+        data = opened(job, setting.rank)
+        setting.progress("building", float("nan"))
+        module, blocks = built(job.choices.module, job.problem.workload.network, job.choices.seed)
+        config = facts_of(module, job.problem.workload.network)
+        mesh = mesh_of(job.plan, setting.device)
+        parallel = parallelize(module.to(setting.device), job.plan, mesh, blocks=blocks)
+        optimizer = optimizer_of(
+            parallel,
+            job.problem.workload.optimizer.kind,
+            rate=job.choices.rate.highest,
+            weight_decay=job.choices.update.weight_decay,
+            betas=job.choices.update.betas,
+        )
+        state = TrainState(
+            chunks=parallel.chunks, optimizer=optimizer, seed=job.choices.seed, plan=plan_document, config=config
+        )
+        newest = latest(job.folder / CHECKPOINTS)
+        resumed = None if newest is None else load(newest, state)
+        return cls(
+            job=job,
+            setting=setting,
+            mesh=mesh,
+            parallel=parallel,
+            optimizer=optimizer,
+            data=data,
+            state=state if resumed is None else resumed.state,
+            notes=() if resumed is None else (_told(resumed.state), *resumed.notes),
+        )
+
+    def trained(self, stop: Stop) -> Trained | None:
+        """All steps, each told, with evaluations and checkpoints between them."""
+        job, records = self.job, []
+        watched = observed_steps(job.choices.steps - self.state.step, is_wanted=job.choices.is_observed)
+        observer = self._observer()
+        with ExitStack() as stack:
+            keep = stack.enter_context(
+                Checkpoints(job.folder / CHECKPOINTS, keep=job.choices.saving.keep, is_async=job.choices.saving.is_async)
+            )
+            tell = stack.enter_context(self._sinks())
+            run = stack.enter_context(self._run())
+            for record in steps(run, stop, observer, watched):
+                told = self._evaluated(record)
+                records.append(told)
+                tell(told)
+                self.setting.told(told)
+                if self._is_saved(record.step):
+                    keep.save(self._now(run.done, records))
+            if run.done.step > self.state.step and not self._is_saved(run.done.step):
+                keep.save(self._now(run.done, records))
+        return self._concluded(records, observer, is_observed=len(records) > LEAST - 5 and bool(watched))
+
+    def _observer(self) -> Observed:
+        folder = self.job.folder / TRACES
+        folder.mkdir(parents=True, exist_ok=True)
+        return Observed(
+            folder=folder,
+            rank=self.setting.rank,
+            device=self.mesh.device,
+            chunks=self.parallel.chunks,
+            optimizer=self.optimizer,
+        )
+
+    @contextmanager
+    def _sinks(self) -> Iterator[Callable[[StepRecord], None]]:
+        if self.setting.rank:
+            yield lambda record: None
+            return
+        facts = {"network": self.job.problem.workload.network.name, "seed": self.job.choices.seed, **self._choices()}
+        with sinks(self.job.folder, self.setting.trackers, facts) as tell:
+            yield tell
+
+    def _choices(self) -> dict[str, Any]:
+        plan = self.job.plan
+        names = ("dp", "zero", "tp", "pp", "cp", "ep", "micro_batch", "micro_batches", "local_steps")
+        return {name: getattr(plan, name) for name in names}
+
+    @contextmanager
+    def _run(self) -> Iterator[Run]:
+        share = Share(
+            global_batch=self.job.global_batch, rank=self.mesh.place(*DATA), ranks=self.mesh.size(*DATA)
+        )
+        step = Step(self.parallel, self.optimizer, clip_norm=self.job.choices.update.clip_norm)
+        with Feed(self.data.train, share, batch_of, cursor=self.state.samples) as feed:
+            done = Progress(step=self.state.step, samples=self.state.samples)
+            yield Run(job=self.job, mesh=self.mesh, step=step, draw=feed.step, done=done)
+
+    def _evaluated(self, record: StepRecord) -> StepRecord:
+        every, held_out = self.job.choices.evaluate_every, self.data.held_out
+        is_due = (every and record.step % every == 0) or record.step == self.job.choices.steps
+        if held_out is None or not is_due:
+            return record
+        size = self.job.global_batch
+        count = max(min(len(held_out) // size, EVALUATED), 1)
+        losses = [self._held_out_loss(number * size) for number in range(count)]
+        return replace(record, held_out_loss=sum(losses) / count)
+
+    def _held_out_loss(self, first: int) -> float:
+        share = Share(
+            global_batch=self.job.global_batch, rank=self.mesh.place(*DATA), ranks=self.mesh.size(*DATA)
+        )
+        assert self.data.held_out is not None
+        samples = self.data.held_out.batch(share.first(first), share.samples)
+        batch: Batch = batch_of(samples).to(self.mesh.device)
+        return evaluate(self.parallel, batch)
+
+    def _is_saved(self, step: int) -> bool:
+        every = self.job.choices.saving.every_steps
+        return every > 0 and step % every == 0
+
+    def _now(self, done: Progress, records: list[StepRecord]) -> TrainState:
+        losses = tuple(each.loss for each in records[-LOSSES:])
+        return replace(self.state, step=done.step, samples=done.samples, losses=losses)
+
+    def _concluded(
+        self, records: list[StepRecord], observer: Observed, *, is_observed: bool
+    ) -> Trained | None:
+        peak = _most(observer.peak_bytes)
+        if is_observed:
+            collect(observer.file, self.setting.rank, dist.get_world_size())
+        if self.setting.rank:
+            return None
+        self.setting.progress("comparing with the prediction", float("nan"))
+        return concluded(
+            self.job,
+            records,
+            peak_bytes=peak,
+            traces=observer.folder if is_observed else None,
+            is_interrupted=not records or records[-1].step < self.job.choices.steps,
+            checkpoint=latest(self.job.folder / CHECKPOINTS),
+            notes=self.notes,
+        )
+
+
+def _most(peak_bytes: float | None) -> float | None:
+    """The highest peak of any rank."""
+    found: list[float | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, peak_bytes)
+    return max((each for each in found if each is not None), default=None)
+
+
+def _told(state: TrainState) -> str:
+    return f"resumed after step {state.step:,}, {state.samples:,} samples"
