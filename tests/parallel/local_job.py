@@ -12,8 +12,8 @@ from escala.model.plan import LocalWire, Plan, Precision
 from escala.model.workload import OptimizerKind
 from escala.parallel.local_steps import LocalSteps, mean_of
 from escala.parallel.mesh import DATA, REPLICATE, mesh_of
-from escala.parallel.outer import Outer
 from escala.parallel.optimizers import optimizer_of
+from escala.parallel.outer import Outer
 from escala.parallel.parallelize import parallelize
 from escala.parallel.step import Step
 from parallel.models import model

@@ -1,118 +1,138 @@
 """`escala train`: the plan that was chosen, run on a real model and set beside its prediction."""
 
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from escala.cli.options import Number, Whole, Word, examples, json_option, stacked, switch
-from escala.cli.output import console, note, progressing, stdout_kept, write_json
+from escala.cli.options import Number, Whole, Word, calibration_option, examples, json_option, stacked, switch
+from escala.cli.output import console, note, stdout_kept, working, write_json
 from escala.cli.verb import Verb
+from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from escala.report.train_view import Request
+    from escala.training.launch import Place
+    from escala.training.steprecord import StepRecord
 
 EXAMPLES = (
     "escala train plan.json --steps 500",
-    "escala train plan.json --data corpus/ --module ./llama-3.2-1b --steps 2000 --save-every 200",
+    "escala train plan.json --module ./llama-3.2-1b --data corpus --steps 2000 --save-every 200",
     "torchrun --nproc-per-node 8 -m escala train plan.json --steps 500",
-    "escala train plan.json --nodes 4 --endpoint node0:29500",
+    "escala train plan.json --steps 5000 --nodes 4",
 )
 INTERRUPTED = 130
+MOST_STEPS = 1_000_000_000
 what_options = stacked(
-    click.option("--module", metavar="WHAT", help="HF folder or config.json, or package.module:function."),
+    click.option("--module", metavar="WHAT", help="HF folder, config.json, or package.module:function."),
     click.option(
         "--data", default="stdlib", metavar="WHERE", show_default=True, help="Folder, stdlib or synthetic."
     ),
-    click.option(
-        "--steps", type=Whole(1, 1_000_000_000), help="Steps; else those of the plan's tokens."
-    ),
-    click.option("--minutes", type=Number(0.05, 1e6), help="As many steps as are predicted to take so long."),
+    click.option("--steps", type=Whole(1, MOST_STEPS), help="Steps; else those of the plan's tokens."),
+    click.option("--minutes", type=Number(0.01, 1e6), help="As many steps as are predicted to fill them."),
     click.option("--seed", type=Whole(0, 2**31), default=1, show_default=True, help="Of weights and order."),
-    click.option(
-        "--lr", type=Number(0.0, 1e3), default=1e-3, show_default=True, help="Highest learning rate."
-    ),
-    click.option(
-        "--warmup", type=Whole(0, 1_000_000_000), default=0, help="Steps of rising learning rate.  [0]"
-    ),
+    click.option("--lr", type=Number(1e-12, 1e3), default=1e-3, show_default=True, help="Highest rate."),
+    click.option("--warmup", type=Whole(0, MOST_STEPS), default=0, help="Steps of rising rate.  [0]"),
     click.option(
         "--decay", type=Word(), default="cosine", show_default=True, help="cosine, linear or constant."
     ),
     click.option(
-        "--weight-decay", type=Number(0.0, 10.0), default=0.1, show_default=True, help="Of AdamW and SGD."
+        "--weight-decay", type=Number(0.0, 10.0), default=0.1, show_default=True, help="Of all weights."
     ),
     click.option(
-        "--clip",
-        type=Number(0.0, 1e6),
-        default=1.0,
-        show_default=True,
-        help="Largest norm of gradients; 0: any.",
+        "--clip", type=Number(0.0, 1e6), default=1.0, show_default=True, help="Largest gradient; 0: any."
     ),
-    click.option(
-        "--compress", type=Word(), help="Gradients of DDP: bf16, fp16, powersgd.  [none]"
-    ),
+    click.option("--compress", type=Word(), help="Gradients of DDP: bf16, fp16, powersgd.  [none]"),
+    click.option("--outer-lr", type=Number(0.0, 10.0), default=0.7, help="Of local steps.  [0.7]"),
+    click.option("--outer-momentum", type=Number(0.0, 1.0), default=0.9, help="Of local steps.  [0.9]"),
+    click.option("--fragments", type=Whole(1, 1000), default=1, help="Parts that agree in turn.  [1]"),
 )
 how_options = stacked(
     click.option("-o", "--out", default="run", metavar="DIR", show_default=True, help="Folder of the run."),
     switch("--resume/--no-resume", help="Go on from the newest checkpoint of the folder."),
-    click.option("--save-every", type=Whole(0, 1_000_000_000), default=0, help="Steps between checkpoints; the "
-                 "last step is always saved.  [0: none between]"),
+    click.option("--save-every", type=Whole(0, MOST_STEPS), default=0, help="Steps between checkpoints."),
     click.option("--keep", type=Whole(1, 10_000), default=2, show_default=True, help="Checkpoints to keep."),
     switch("--async-save/--no-async-save", help="Write checkpoints beside the steps."),
-    click.option("--eval-every", type=Whole(0, 1_000_000_000), default=0, help="Steps between evaluations.  [0]"),
+    click.option("--eval-every", type=Whole(0, MOST_STEPS), default=0, help="Steps between evaluations."),
     click.option("--sink", metavar="LIST", help="Trackers: tensorboard, mlflow, wandb, trackio."),
     click.option("--device", metavar="NAME", help="cuda or cpu; cuda where there is one."),
     click.option("--restarts", type=Whole(0, 1000), default=3, show_default=True, help="After a lost rank."),
-    click.option("--nodes", type=Whole(1, 100_000), help="Print what to run on each of so many nodes."),
-    click.option("--endpoint", metavar="HOST:PORT", help="Where the nodes meet; with --nodes."),
-    switch("--submit/--no-submit", help="Hand it to Slurm; with --nodes."),
-    switch("--observe/--no-observe", help="Profile four steps, to compare term by term."),
-)  # fmt: skip
+    click.option("--nodes", type=Whole(1, 100_000), help="Only print what to run on so many nodes."),
+    switch("--submit/--no-submit", help="With --nodes: hand it to Slurm."),
+    click.option(
+        "--observe/--no-observe", default=True, help="Profile four steps, to compare term by term.  [on]"
+    ),
+)
 
 
 @click.command("train", cls=Verb, epilog=examples(*EXAMPLES))
 @click.argument("plan", required=False)
+@click.option("--job", metavar="FILE", help="A job.json of an earlier call, instead of all other options.")
 @what_options
 @how_options
+@calibration_option
 @json_option
-def command(plan: str | None, as_json: bool, **given: Any) -> int:
+def command(plan: str | None, job: str | None, as_json: bool, **given: Any) -> int:
     """Train what PLAN plans, and set predicted beside measured.
 
     PLAN is a plan.json, or the number of a plan of the last `escala plan`; without it, the recommended one.
     Under torchrun, Slurm or Kubernetes this process is one of the ranks; else the ranks are started here.
-    Ctrl-C saves a checkpoint and ends.
+    Ctrl-C saves a checkpoint and ends; --resume goes on.
     """
-    from escala.report.train_view import request_of
+    from escala.report.train_view import asked_of, here, is_rank, read_job, save_job
 
-    request = request_of(plan, given)
-    if request.nodes is not None:
-        return _nodes(request)
-    return _train(request, as_json) if request.place.is_launched else _start(request)
+    place = here()
+    if job is not None:
+        if plan is not None:
+            raise InvalidInput("a plan and --job were given; --job has its own plan, so leave the plan out")
+        return _ranked(place, read_job(job), as_json)
+    with working("predicting"):
+        asked = asked_of(plan, given)
+    if is_rank(place):
+        if place.rank == 0:
+            save_job(asked)
+        return _ranked(place, (asked.job, asked.plan_document), as_json)
+    return _started(asked, save_job(asked), given, as_json)
 
 
-def _nodes(request: "Request") -> int:
-    from escala.report.train_view import nodes_text
+def _started(asked: Any, path: Path, given: Mapping[str, Any], as_json: bool) -> int:
+    """Start the ranks here, or say how to on several nodes."""
+    from escala.report.train_view import nodes_text, start_here
 
-    click.echo(nodes_text(request))
+    if given["submit"] and given["nodes"] is None:
+        raise InvalidInput("--submit goes with --nodes; say how many nodes")
+    if given["nodes"] is not None:
+        click.echo(nodes_text(asked, path, given["nodes"], submits=given["submit"]))
+        return 0
+    try:
+        start_here(asked, path, as_json, note)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
-def _start(request: "Request") -> int:
-    """Start the ranks here; each runs this command again."""
-    from escala.report.train_view import started
+def ranked(place: "Place", arguments: Sequence[str]) -> int:
+    """The work of one rank that was started here: a job by its file, and whether JSON is wanted."""
+    from escala.report.train_view import read_job
 
-    return started(request)
+    path, how = arguments
+    return _ranked(place, read_job(path), how == "json")
 
 
-def _train(request: "Request", as_json: bool) -> int:
+def _ranked(place: "Place", asked: tuple[Any, Mapping[str, Any]], as_json: bool) -> int:
     """Train as one rank; the first one tells."""
     from escala.report.train_text import live, print_trained
     from escala.report.train_view import save_trained, trained
 
-    with stdout_kept(), progressing() as progress, live(console(), request.job.steps) as told:
-        document = trained(request, told, progress)
+    job, plan = asked
+    shown = live(console(sys.stderr), job.choices.steps) if place.rank == 0 else nullcontext(_quiet)
+    with stdout_kept(), shown as told:
+        document = trained(job, plan, place, told, _nothing)
     if document is None:
         return 0
-    written = save_trained(document, request)
+    written = save_trained(document, job, plan)
     if as_json:
         write_json(document)
     else:
@@ -120,3 +140,11 @@ def _train(request: "Request", as_json: bool) -> int:
     for each in written:
         note(f"wrote {each}")
     return INTERRUPTED if document.is_interrupted else 0
+
+
+def _quiet(record: "StepRecord") -> None:
+    """Ranks other than the first say nothing."""
+
+
+def _nothing(what: str, left_s: float) -> None:
+    """The live line says what goes on."""

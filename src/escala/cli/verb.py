@@ -77,7 +77,8 @@ class Verb(click.Command):
         try:
             return super().invoke(ctx)
         except EscalaError as error:
-            raise type(error)(f"{error}{_told(ctx, _meant(ctx, str(error)))}") from error
+            error.args = (f"{error}{_told(ctx, _meant(ctx, str(error)))}",)
+            raise
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """--help, which no variable gives."""

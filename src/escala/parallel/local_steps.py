@@ -47,8 +47,8 @@ class LocalSteps:
         self.outer, self.steps, self.wire = outer, steps, mesh.plan.local_wire
         self.group = mesh.ranks.get_group(REPLICATE)
         named = [pair for chunk in chunks for pair in chunk.named_parameters() if pair[1].requires_grad]
-        self.kept = _momenta(named)
-        pairs = [(_own(each), _own(self.kept[_key(name)])) for name, each in named]
+        self.kept = Momenta(named)
+        pairs = [(_own(each), _own(self.kept.get_buffer(_key(name)))) for name, each in named]
         self.fragments = [_fragment(part) for part in _parts(pairs, outer.fragments)]
 
     def __call__(self, done: int) -> int:
@@ -125,9 +125,13 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
     return data.to_local() if isinstance(data, DTensor) else data
 
 
-def _momenta(named: Sequence[tuple[str, nn.Parameter]]) -> nn.BufferDict:
-    """An outer momentum of 0 for each weight, laid out as the weight is."""
-    return nn.BufferDict({_key(name): torch.zeros_like(each.data, dtype=torch.float32) for name, each in named})
+class Momenta(nn.Module):
+    """An outer momentum for each weight, 0 at first and laid out as the weight is."""
+
+    def __init__(self, named: Sequence[tuple[str, nn.Parameter]]) -> None:
+        super().__init__()
+        for name, each in named:
+            self.register_buffer(_key(name), torch.zeros_like(each.data, dtype=torch.float32))
 
 
 def _key(name: str) -> str:

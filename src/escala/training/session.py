@@ -14,6 +14,7 @@ from escala.inputs import reason
 from escala.measurement.bench.rounds import Stop, stoppable
 from escala.measurement.job.trace import collect
 from escala.parallel.batch import Batch
+from escala.parallel.local_steps import LocalSteps
 from escala.parallel.mesh import DATA, Mesh, mesh_of
 from escala.parallel.optimizers import optimizer_of
 from escala.parallel.parallelize import Parallel, parallelize
@@ -21,13 +22,14 @@ from escala.parallel.step import Step, evaluate
 from escala.training.checkpoint import Checkpoints, TrainState, latest, load
 from escala.training.conclude import Trained, concluded
 from escala.training.data.feed import Feed
-from escala.training.data.opened import Opened, opened
 from escala.training.data.share import Share
 from escala.training.data.tensors import batch_of
 from escala.training.job import Job
+from escala.training.launch.place import Place
 from escala.training.loop import Progress, Run, steps
 from escala.training.modules import built, facts_of
 from escala.training.observe import LEAST, Observed, observed_steps
+from escala.training.opened import Opened, opened
 from escala.training.sinks import sinks
 from escala.training.steprecord import StepRecord
 
@@ -47,8 +49,7 @@ class Setting:
     """Where a session runs, and whom it tells of every step and of what is going on."""
 
     device: torch.device
-    rank: int
-    trackers: tuple[str, ...]
+    place: Place
     told: Callable[[StepRecord], None]
     progress: Callable[[str, float], None]
 
@@ -73,6 +74,15 @@ def _joined(setting: Setting) -> Iterator[None]:
         dist.destroy_process_group()
 
 
+def _in_turn(job: Job, setting: Setting) -> Opened:
+    """The samples; the first rank may have to make them, then the first one of every other node."""
+    for is_due in (setting.place.rank == 0, setting.place.local_rank == 0, True):
+        if is_due:
+            found = opened(job, setting.progress)
+        dist.barrier()
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
     job: Job
@@ -81,6 +91,7 @@ class _Session:
     parallel: Parallel
     optimizer: Any
     data: Opened
+    agree: LocalSteps | None
     state: TrainState
     notes: tuple[str, ...]
 
@@ -88,7 +99,7 @@ class _Session:
     def of(cls, job: Job, plan_document: dict[str, Any], setting: Setting) -> "_Session":
         """Everything that a step needs, from the newest checkpoint if there is one."""
         setting.progress("reading data", float("nan"))
-        data = opened(job, setting.rank)
+        data = _in_turn(job, setting)
         setting.progress("building", float("nan"))
         module, blocks = built(job.choices.module, job.problem.workload.network, job.choices.seed)
         config = facts_of(module, job.problem.workload.network)
@@ -101,11 +112,21 @@ class _Session:
             weight_decay=job.choices.update.weight_decay,
             betas=job.choices.update.betas,
         )
+        agree = None
+        if job.plan.local_steps > 1:
+            agree = LocalSteps(parallel.chunks, mesh, job.choices.outer)
+        kept = () if agree is None else (agree.kept,)
         state = TrainState(
-            chunks=parallel.chunks, optimizer=optimizer, seed=job.choices.seed, plan=plan_document, config=config
+            chunks=(*parallel.chunks, *kept),
+            optimizer=optimizer,
+            seed=job.choices.seed,
+            plan=plan_document,
+            config=config,
         )
         newest = latest(job.folder / CHECKPOINTS)
         resumed = None if newest is None else load(newest, state)
+        if agree is not None:
+            agree.resume()
         return cls(
             job=job,
             setting=setting,
@@ -113,6 +134,7 @@ class _Session:
             parallel=parallel,
             optimizer=optimizer,
             data=data,
+            agree=agree,
             state=state if resumed is None else resumed.state,
             notes=() if resumed is None else (_told(resumed.state), *resumed.notes),
         )
@@ -124,7 +146,11 @@ class _Session:
         observer = self._observer()
         with ExitStack() as stack:
             keep = stack.enter_context(
-                Checkpoints(job.folder / CHECKPOINTS, keep=job.choices.saving.keep, is_async=job.choices.saving.is_async)
+                Checkpoints(
+                    job.folder / CHECKPOINTS,
+                    keep=job.choices.saving.keep,
+                    is_async=job.choices.saving.is_async,
+                )
             )
             tell = stack.enter_context(self._sinks())
             run = stack.enter_context(self._run())
@@ -134,8 +160,10 @@ class _Session:
                 tell(told)
                 self.setting.told(told)
                 if self._is_saved(record.step):
+                    self._settled(record.step)
                     keep.save(self._now(run.done, records))
             if run.done.step > self.state.step and not self._is_saved(run.done.step):
+                self._settled(run.done.step)
                 keep.save(self._now(run.done, records))
         return self._concluded(records, observer, is_observed=len(records) > LEAST - 5 and bool(watched))
 
@@ -144,7 +172,7 @@ class _Session:
         folder.mkdir(parents=True, exist_ok=True)
         return Observed(
             folder=folder,
-            rank=self.setting.rank,
+            rank=self.setting.place.rank,
             device=self.mesh.device,
             chunks=self.parallel.chunks,
             optimizer=self.optimizer,
@@ -152,11 +180,15 @@ class _Session:
 
     @contextmanager
     def _sinks(self) -> Iterator[Callable[[StepRecord], None]]:
-        if self.setting.rank:
+        if self.setting.place.rank:
             yield lambda record: None
             return
-        facts = {"network": self.job.problem.workload.network.name, "seed": self.job.choices.seed, **self._choices()}
-        with sinks(self.job.folder, self.setting.trackers, facts) as tell:
+        facts = {
+            "network": self.job.problem.workload.network.name,
+            "seed": self.job.choices.seed,
+            **self._choices(),
+        }
+        with sinks(self.job.folder, self.job.choices.trackers, facts) as tell:
             yield tell
 
     def _choices(self) -> dict[str, Any]:
@@ -172,7 +204,7 @@ class _Session:
         step = Step(self.parallel, self.optimizer, clip_norm=self.job.choices.update.clip_norm)
         with Feed(self.data.train, share, batch_of, cursor=self.state.samples) as feed:
             done = Progress(step=self.state.step, samples=self.state.samples)
-            yield Run(job=self.job, mesh=self.mesh, step=step, draw=feed.step, done=done)
+            yield Run(job=self.job, mesh=self.mesh, step=step, draw=feed.step, done=done, agree=self.agree)
 
     def _evaluated(self, record: StepRecord) -> StepRecord:
         every, held_out = self.job.choices.evaluate_every, self.data.held_out
@@ -197,6 +229,11 @@ class _Session:
         every = self.job.choices.saving.every_steps
         return every > 0 and step % every == 0
 
+    def _settled(self, step: int) -> None:
+        """All replicas hold the same."""
+        if self.agree is not None:
+            self.agree.settle(step)
+
     def _now(self, done: Progress, records: list[StepRecord]) -> TrainState:
         losses = tuple(each.loss for each in records[-LOSSES:])
         return replace(self.state, step=done.step, samples=done.samples, losses=losses)
@@ -206,8 +243,8 @@ class _Session:
     ) -> Trained | None:
         peak = _most(observer.peak_bytes)
         if is_observed:
-            collect(observer.file, self.setting.rank, dist.get_world_size())
-        if self.setting.rank:
+            collect(observer.file, self.setting.place.rank, dist.get_world_size())
+        if self.setting.place.rank:
             return None
         self.setting.progress("comparing with the prediction", float("nan"))
         return concluded(

@@ -1,0 +1,230 @@
+"""A training run from request to document: the job as a file, the ranks that run it, what it came to.
+
+Measures and predicts nothing itself.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from escala.errors import InvalidInput, spoken
+from escala.formats.files import read_keys
+from escala.measurement.bench.device import present_kind
+from escala.measurement.bench.place import refuse_elsewhere
+from escala.measurement.bench.request import checked_kind, make_writable
+from escala.measurement.job.request import require_torch
+from escala.model.estimate import estimate
+from escala.model.plan import Plan, Plans
+from escala.model.problem import Problem
+from escala.model.rejects import Reject, describe
+from escala.parallel.outer import Outer
+from escala.report.calibrate_view import under
+from escala.report.keys import keys_of, record_of, table_of
+from escala.report.pairs import write_pair
+from escala.report.planfile import plan_document, plan_file_of
+from escala.report.runfile import save_run
+from escala.report.saved import chosen_plan
+from escala.training.conclude import Trained
+from escala.training.job import Choices, Decay, Job, Rate, Saving, Update
+from escala.training.launch import Launcher, Place, nodes_of, place_of, refuse_other_size, start
+from escala.training.launch.nodes import sbatch_script, submit, torchrun_line
+from escala.training.sinks import LINES, checked_sinks
+from escala.training.steprecord import StepRecord
+from escala.wholefile import write_whole
+
+JOB_SCHEMA: Final = "escala/train-job@1"
+JOB, RUN, PAIR, RESULT = "job.json", "run.json", "verified-run.json", "trained.json"
+WORK: Final = "escala.cli.train:ranked"
+COMPRESSIONS: Final = ("none", "bf16", "fp16", "powersgd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A checked request: the job, the document of its plan, how its ranks are started."""
+
+    job: Job
+    plan_document: Mapping[str, Any]
+    restarts: int
+    resumes: bool
+
+
+def asked_of(plan: str | None, given: Mapping[str, Any]) -> Asked:
+    """What the options of `escala train` ask for."""
+    file, row = chosen_plan(plan)
+    problem, chosen = under(file.problem, given["calibration"]), file.plans[row]
+    file = replace(file, problem=problem)
+    _refuse_unrunnable(problem, chosen)
+    refuse_elsewhere(problem.cluster)
+    choices = _choices(problem, chosen, given)
+    job = Job(problem=problem, plan=chosen, folder=Path(given["out"]), choices=choices)
+    return Asked(
+        job=job,
+        plan_document=plan_document(file, row),
+        restarts=given["restarts"],
+        resumes=given["resume"],
+    )
+
+
+def _refuse_unrunnable(problem: Problem, plan: Plan) -> None:
+    """What breaks a rule is not run; what does not fit, or is not planned, may be tried."""
+    broken = int(estimate(problem, Plans.of(plan)).reject[0])
+    broken &= ~int(Reject.MEMORY | Reject.NOT_PLANNED | Reject.ENGINE)
+    if broken:
+        raise InvalidInput(f"the plan cannot be run ({', '.join(describe(broken))}); plan again")
+
+
+def _choices(problem: Problem, plan: Plan, given: Mapping[str, Any]) -> Choices:
+    return Choices(
+        steps=_steps(problem, plan, given),
+        module=given["module"],
+        data=given["data"],
+        seed=given["seed"],
+        device=checked_kind(given["device"]),
+        trackers=checked_sinks(given["sink"]),
+        rate=Rate(highest=given["lr"], warmup_steps=given["warmup"], decay=_word(Decay, given["decay"])),
+        update=Update(
+            weight_decay=given["weight_decay"],
+            clip_norm=given["clip"] or None,
+            compression=_among("--compress", given["compress"] or "none", COMPRESSIONS),
+        ),
+        saving=Saving(every_steps=given["save_every"], keep=given["keep"], is_async=given["async_save"]),
+        outer=Outer(
+            learning_rate=given["outer_lr"], momentum=given["outer_momentum"], fragments=given["fragments"]
+        ),
+        evaluate_every=given["eval_every"],
+        is_observed=given["observe"],
+    )
+
+
+def _word(kind: type[Decay], given: str) -> Decay:
+    return kind(_among("--decay", given, tuple(kind)))
+
+
+def _among(option: str, given: str, allowed: tuple[str, ...]) -> str:
+    if given.lower() not in allowed:
+        raise InvalidInput(f"{option} {spoken(given)} is unknown; choose {', '.join(allowed)}")
+    return given.lower()
+
+
+def _steps(problem: Problem, plan: Plan, given: Mapping[str, Any]) -> int:
+    """As many as are asked for, as are predicted to fill the minutes, or as the plan's tokens make."""
+    if given["steps"] is not None and given["minutes"] is not None:
+        raise InvalidInput("--steps and --minutes were given; give one of them")
+    if given["steps"] is not None:
+        return int(given["steps"])
+    work = problem.workload
+    if given["minutes"] is not None:
+        step_s = float(estimate(problem, Plans.of(plan)).step_s[0])
+        return max(int(np.ceil(60.0 * given["minutes"] / step_s)), 1)
+    if work.total_tokens is None:
+        raise InvalidInput("the plan has no number of tokens; give --steps, or --minutes")
+    step_tokens = work.global_batch * (1 if work.network.is_image else work.sequence_tokens)
+    return max(int(np.ceil(work.total_tokens / step_tokens)), 1)
+
+
+def save_job(asked: Asked) -> Path:
+    """Write what is asked for into the run's folder, which ranks read and a resume compares."""
+    folder = asked.job.folder
+    make_writable(folder, "--out")
+    path = folder / JOB
+    _refuse_other(asked, path)
+    document = {
+        "schema": JOB_SCHEMA,
+        "plan": dict(asked.plan_document),
+        "choices": keys_of(asked.job.choices),
+    }
+    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    return path
+
+
+def _refuse_other(asked: Asked, path: Path) -> None:
+    """A folder with a run is gone on with only if that is asked for."""
+    if path.exists() and not asked.resumes:
+        raise InvalidInput(
+            f"{asked.job.folder} holds a run already; add --resume to go on with it, "
+            "or name another folder with -o"
+        )
+
+
+def read_job(path: str) -> tuple[Job, Mapping[str, Any]]:
+    """The job that a file holds, and the document of its plan."""
+    keys = read_keys(Path(path))
+    if keys.get("schema") != JOB_SCHEMA:
+        raise InvalidInput(
+            f"{path}: schema is {spoken(keys.get('schema'))}; this escala reads '{JOB_SCHEMA}'"
+        )
+    document = table_of(keys.get("plan"), f"{path}: plan")
+    file = plan_file_of(document, f"{path}: plan")
+    choices = record_of(Choices, table_of(keys.get("choices"), f"{path}: choices"), f"{path}: choices")
+    job = Job(problem=file.problem, plan=file.plans[0], folder=Path(path).parent, choices=choices)
+    return job, document
+
+
+def here() -> Place:
+    """This process among the ranks that a launcher started, or alone."""
+    return place_of(os.environ)
+
+
+def is_rank(place: Place) -> bool:
+    """Whether a launcher started this process as one of several."""
+    return place.launcher is not Launcher.NONE
+
+
+def start_here(asked: Asked, path: Path, as_json: bool, tell: Callable[[str], None]) -> None:
+    """Start the ranks of the job on this machine, and wait for them."""
+    require_torch()
+    job = asked.job
+    work = (str(path), "json" if as_json else "text")
+    start(job.plan.devices, WORK, work, folder=job.folder, restarts=asked.restarts, tell=tell)
+
+
+def nodes_text(asked: Asked, path: Path, nodes: int, *, submits: bool) -> str:
+    """What to run on so many nodes, or what sbatch said to it."""
+    devices = asked.job.plan.devices
+    if devices % nodes:
+        raise InvalidInput(
+            f"--nodes {nodes} does not divide the {devices} devices of the plan; choose a divisor"
+        )
+    shape = nodes_of(devices, devices // nodes, has_gpus=asked.job.choices.device != "cpu")
+    command = ("-m", "escala", "train", "--job", str(path))
+    if submits:
+        return submit(sbatch_script(shape, command))
+    return (
+        f"On every node:\n\n{torchrun_line(shape, command)}\n\nWith Slurm:\n\n{sbatch_script(shape, command)}"
+    )
+
+
+def trained(
+    job: Job,
+    document: Mapping[str, Any],
+    place: Place,
+    told: Callable[[StepRecord], None],
+    progress: Callable[[str, float], None],
+) -> Trained | None:
+    """Train as one rank; the document in the first one."""
+    require_torch()
+    refuse_other_size(place, job.plan.devices)
+    import torch
+
+    from escala.training.session import Setting, train
+
+    kind = present_kind(job.choices.device)
+    device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
+    return train(job, dict(document), Setting(device=device, place=place, told=told, progress=progress))
+
+
+def save_trained(given: Trained, job: Job, document: Mapping[str, Any]) -> list[str]:
+    """The run's files: the document, and where there is a record, it alone and with its plan."""
+    folder = job.folder
+    write_whole(folder / RESULT, msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n")
+    written = [str(folder / name) for name in (RESULT, LINES)]
+    if given.run is not None:
+        save_run(given.run, str(folder / RUN))
+        write_pair(given.run, plan_file_of(document, JOB), 0, str(folder / PAIR))
+        written += [str(folder / RUN), str(folder / PAIR)]
+    return written
