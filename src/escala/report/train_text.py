@@ -69,13 +69,17 @@ def step_line(record: StepRecord, steps: int) -> str:
     memory = "" if record.peak_bytes is None else f" {show_bytes(record.peak_bytes)}"
     left = f" {seconds(record.left_s)} left" if record.left_s >= 1 else ""
     state = " skipped" if record.is_skipped else ""
-    loss = f"{record.loss:.4f}" if isfinite(record.loss) else str(record.loss)
-    return f"step {record.step:,}/{steps:,} loss {loss} {speed}{mfu}{memory}{left}{state}"
+    return f"step {record.step:,}/{steps:,} loss {shown_loss(record.loss)} {speed}{mfu}{memory}{left}{state}"
+
+
+def shown_loss(value: float) -> str:
+    """A loss in nats, with the digits that tell runs apart."""
+    return f"{value:.4f}" if isfinite(value) else str(value)
 
 
 def held_out_line(record: StepRecord) -> str:
     """The loss on samples that are not learned from."""
-    return f"step {record.step:,}: held-out loss {record.held_out_loss:.4f}"
+    return f"step {record.step:,}: held-out loss {shown_loss(record.held_out_loss or 0.0)}"
 
 
 def print_trained(console: Console, given: Trained) -> None:
@@ -86,8 +90,8 @@ def print_trained(console: Console, given: Trained) -> None:
     if given.verified is not None:
         _print_compared(console, given.verified, None if given.profile is None else given.profile.predicted)
     for label, chunks in (
-        ("Gap", _cause(given.cause)),
-        ("Verdict", [] if given.profile is None else [given.profile.verdict.told]),
+        ("Gap", cause_lines(given.cause)),
+        ("Bound", [] if given.profile is None else [given.profile.verdict.told]),
         ("Saved", [given.checkpoint] if given.checkpoint else []),
         ("Note", list(given.notes)),
         ("Unsaid", list(given.unsaid)),
@@ -143,7 +147,8 @@ def _add_parts(table: object, given: Prediction) -> None:
         add_row(table, Text(f"  {each.part}", style=QUIET), predicted, "", measured, error)  # type: ignore[arg-type]
 
 
-def _cause(given: Cause | None) -> list[str]:
+def cause_lines(given: Cause | None) -> list[str]:
+    """Where the largest gap lies, and what is likely behind it."""
     if given is None:
         return []
     way = "longer" if given.gap_s > 0 else "less"

@@ -17,7 +17,7 @@ from escala.formats.files import read_keys
 from escala.measurement.bench.device import present_kind
 from escala.measurement.bench.place import refuse_elsewhere
 from escala.measurement.bench.request import checked_kind, make_writable
-from escala.measurement.job.request import require_torch
+from escala.measurement.job.request import QUIET_PROFILER, require_torch
 from escala.model.estimate import estimate
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -29,16 +29,17 @@ from escala.report.pairs import write_pair
 from escala.report.planfile import plan_document, plan_file_of
 from escala.report.runfile import save_run
 from escala.report.saved import chosen_plan
+from escala.report.train_page import train_page
 from escala.training.conclude import Trained
 from escala.training.job import Choices, Decay, Job, Rate, Saving, Update
 from escala.training.launch import Launcher, Place, nodes_of, place_of, refuse_other_size, start
 from escala.training.launch.nodes import sbatch_script, submit, torchrun_line
-from escala.training.sinks import LINES, checked_sinks
+from escala.training.sinks import LINES, checked_sinks, read_lines
 from escala.training.steprecord import StepRecord
 from escala.wholefile import write_whole
 
 JOB_SCHEMA: Final = "escala/train-job@1"
-JOB, RUN, PAIR, RESULT = "job.json", "run.json", "verified-run.json", "trained.json"
+JOB, RUN, PAIR, RESULT, PAGE = "job.json", "run.json", "verified-run.json", "trained.json", "report.html"
 WORK: Final = "escala.cli.train:ranked"
 COMPRESSIONS: Final = ("none", "bf16", "fp16", "powersgd")
 
@@ -214,6 +215,8 @@ def trained(
     from escala.training.session import Setting, train
 
     kind = present_kind(job.choices.device)
+    if kind == "cpu":
+        os.environ.setdefault(*QUIET_PROFILER)
     device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
     return train(job, dict(document), Setting(device=device, place=place, told=told, progress=progress))
 
@@ -222,7 +225,8 @@ def save_trained(given: Trained, job: Job, document: Mapping[str, Any]) -> list[
     """The run's files: the document, and where there is a record, it alone and with its plan."""
     folder = job.folder
     write_whole(folder / RESULT, msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n")
-    written = [str(folder / name) for name in (RESULT, LINES)]
+    write_whole(folder / PAGE, train_page(given, read_lines(folder)).encode())
+    written = [str(folder / name) for name in (RESULT, LINES, PAGE)]
     if given.run is not None:
         save_run(given.run, str(folder / RUN))
         write_pair(given.run, plan_file_of(document, JOB), 0, str(folder / PAIR))

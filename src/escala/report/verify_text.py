@@ -9,12 +9,12 @@ from rich.text import Text
 from escala.errors import one_line
 from escala.measurement.verify import Compared, Verified
 from escala.report.layout import QUIET, STRONG, apart, flow, glued, hanging, put, room
-from escala.report.numbers import count, energy, gib, in_percent, seconds
-from escala.units import digits
+from escala.report.numbers import count, energy, in_percent, seconds
+from escala.units import digits, show_bytes
 
 SHOW: Final[dict[str, Callable[[float], str]]] = {
     "s": seconds,
-    "bytes": lambda value: f"{gib(value)} GiB",
+    "bytes": show_bytes,
     "J": energy,
     "tokens/s": lambda value: f"{digits(value)} tok/s",
     "samples/s": lambda value: f"{digits(value)} samples/s",

@@ -13,6 +13,8 @@ from escala.measurement.bench.request import INSTALL, is_launched
 PRECISIONS: Final = ("fp32", "tf32", "bf16")
 PRACTICES: Final = ("amp", "compile", "checkpointing", "accumulation", "workers", "fused-optimizer")
 ALL: Final = "all"
+QUIET_PROFILER: Final = ("KINETO_LOG_LEVEL", "99")
+"""Torch's profiler tells stderr of each start and stop; without a GPU it has nothing else to tell."""
 SEQUENCE_TOKENS: Final = 512
 MICRO_BATCH: Final = 1
 

@@ -23,7 +23,7 @@ from escala.measurement.job.job import Job, Training, Whole, job_of, running
 from escala.measurement.job.observe import Seen, observed
 from escala.measurement.job.practices import recomputes
 from escala.measurement.job.record import DATA, OWN, SINGLE, StepRun, WhatIf
-from escala.measurement.job.request import StepRequest
+from escala.measurement.job.request import QUIET_PROFILER, StepRequest
 from escala.measurement.job.spread import spread
 from escala.measurement.job.target import imported
 from escala.measurement.job.whatif import what_if
@@ -32,8 +32,6 @@ TURN_STEPS: Final = 3
 """Timed steps of one turn of a practice."""
 PATIENCE: Final = timedelta(minutes=30)
 """Of ranks for each other: one may compile, or read its data, while the others wait."""
-QUIET_PROFILER: Final = ("KINETO_LOG_LEVEL", "99")
-"""Torch's profiler tells stderr of each start and stop; without a GPU it has nothing else to tell."""
 WRAPPED: Final = "the model was wrapped in DistributedDataParallel"
 
 
