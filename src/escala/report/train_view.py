@@ -221,6 +221,11 @@ def trained(
     return train(job, dict(document), Setting(device=device, place=place, told=told, progress=progress))
 
 
+def read_result(folder: str) -> Any:
+    """What a run came to, as its file has it."""
+    return msgspec.json.decode((Path(folder) / RESULT).read_bytes())
+
+
 def save_trained(given: Trained, job: Job, document: Mapping[str, Any]) -> list[str]:
     """The run's files: the document, and where there is a record, it alone and with its plan."""
     folder = job.folder
