@@ -25,7 +25,9 @@ from escala.training.data.feed import Feed
 from escala.training.data.share import Share
 from escala.training.data.tensors import batch_of
 from escala.training.job import Job
+from escala.training.launch.join import join, store_of
 from escala.training.launch.place import Place
+from escala.training.launch.watchdog import Watchdog
 from escala.training.loop import Progress, Run, steps
 from escala.training.modules import built, facts_of
 from escala.training.observe import LEAST, Observed, observed_steps
@@ -65,7 +67,7 @@ def _joined(setting: Setting) -> Iterator[None]:
     if setting.device.type == "cuda":
         torch.cuda.set_device(setting.device)
     try:
-        dist.init_process_group(BACKENDS[setting.device.type], timeout=PATIENCE)
+        join(setting.place, BACKENDS[setting.device.type], patience=PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
     try:
@@ -90,6 +92,7 @@ class _Session:
     mesh: Mesh
     parallel: Parallel
     optimizer: Any
+    step: Step
     data: Opened
     agree: LocalSteps | None
     state: TrainState
@@ -115,24 +118,25 @@ class _Session:
         agree = None
         if job.plan.local_steps > 1:
             agree = LocalSteps(parallel.chunks, mesh, job.choices.outer)
-        kept = () if agree is None else (agree.kept,)
+        step = Step(parallel, optimizer, clip_norm=job.choices.update.clip_norm)
         state = TrainState(
-            chunks=(*parallel.chunks, *kept),
+            chunks=parallel.chunks,
             optimizer=optimizer,
+            scaler=step.scaler,
             seed=job.choices.seed,
             plan=plan_document,
             config=config,
+            local_steps=agree,
         )
         newest = latest(job.folder / CHECKPOINTS)
         resumed = None if newest is None else load(newest, state)
-        if agree is not None:
-            agree.resume()
         return cls(
             job=job,
             setting=setting,
             mesh=mesh,
             parallel=parallel,
             optimizer=optimizer,
+            step=step,
             data=data,
             agree=agree,
             state=state if resumed is None else resumed.state,
@@ -154,17 +158,19 @@ class _Session:
             )
             tell = stack.enter_context(self._sinks())
             run = stack.enter_context(self._run())
+            watch = stack.enter_context(Watchdog(store_of(self.setting.place, "hang"), job.folder))
+            watch.step(self.state.step + 1)
             for record in steps(run, stop, observer, watched):
-                told = self._evaluated(record)
+                with watch.phase("evaluating"):
+                    told = self._evaluated(record)
                 records.append(told)
                 tell(told)
                 self.setting.told(told)
-                if self._is_saved(record.step):
-                    self._settled(record.step)
-                    keep.save(self._now(run.done, records))
-            if run.done.step > self.state.step and not self._is_saved(run.done.step):
-                self._settled(run.done.step)
-                keep.save(self._now(run.done, records))
+                with watch.phase("saving"):
+                    self._saved(keep, run.done, records)
+                watch.step(record.step + 1)
+            with watch.phase("saving the last step"):
+                self._saved_last(keep, run.done, records)
         return self._concluded(records, observer, is_observed=len(records) > LEAST - 5 and bool(watched))
 
     def _observer(self) -> Observed:
@@ -201,10 +207,11 @@ class _Session:
         share = Share(
             global_batch=self.job.global_batch, rank=self.mesh.place(*DATA), ranks=self.mesh.size(*DATA)
         )
-        step = Step(self.parallel, self.optimizer, clip_norm=self.job.choices.update.clip_norm)
         with Feed(self.data.train, share, batch_of, cursor=self.state.samples) as feed:
             done = Progress(step=self.state.step, samples=self.state.samples)
-            yield Run(job=self.job, mesh=self.mesh, step=step, draw=feed.step, done=done, agree=self.agree)
+            yield Run(
+                job=self.job, mesh=self.mesh, step=self.step, draw=feed.step, done=done, agree=self.agree
+            )
 
     def _evaluated(self, record: StepRecord) -> StepRecord:
         every, held_out = self.job.choices.evaluate_every, self.data.held_out
@@ -229,10 +236,17 @@ class _Session:
         every = self.job.choices.saving.every_steps
         return every > 0 and step % every == 0
 
-    def _settled(self, step: int) -> None:
-        """All replicas hold the same."""
-        if self.agree is not None:
-            self.agree.settle(step)
+    def _saved(self, keep: Checkpoints, done: Progress, records: list[StepRecord]) -> None:
+        if self._is_saved(done.step):
+            keep.save(self._now(done, records))
+
+    def _saved_last(self, keep: Checkpoints, done: Progress, records: list[StepRecord]) -> None:
+        """The step with which the session ends; at the end of the run replicas agree for good."""
+        if done.step == self.job.choices.steps and self.agree is not None and records:
+            self.agree.settle(done.step)
+        elif done.step == self.state.step or self._is_saved(done.step):
+            return
+        keep.save(self._now(done, records))
 
     def _now(self, done: Progress, records: list[StepRecord]) -> TrainState:
         losses = tuple(each.loss for each in records[-LOSSES:])
