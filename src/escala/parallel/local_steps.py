@@ -33,7 +33,10 @@ class Fragment:
 
 
 class LocalSteps:
-    """Lets replicas meet: call it after every inner step with the number of steps done."""
+    """Lets replicas meet: call it after every inner step with the number of steps done.
+
+    `kept` holds the outer momentum under the names of the weights, for checkpoints.
+    """
 
     def __init__(self, chunks: Sequence[nn.Module], mesh: Mesh, outer: Outer) -> None:
         steps = mesh.plan.local_steps
@@ -43,8 +46,10 @@ class LocalSteps:
             )
         self.outer, self.steps, self.wire = outer, steps, mesh.plan.local_wire
         self.group = mesh.ranks.get_group(REPLICATE)
-        weights = [_own(each) for chunk in chunks for each in chunk.parameters() if each.requires_grad]
-        self.fragments = [_fragment(part) for part in _parts(weights, outer.fragments)]
+        named = [pair for chunk in chunks for pair in chunk.named_parameters() if pair[1].requires_grad]
+        self.kept = Momenta(named)
+        pairs = [(_own(each), _own(self.kept.get_buffer(_key(name)))) for name, each in named]
+        self.fragments = [_fragment(part) for part in _parts(pairs, outer.fragments)]
 
     def __call__(self, done: int) -> int:
         """Meet where it is time: bytes that this rank gave to others, 0 in other steps."""
@@ -55,13 +60,11 @@ class LocalSteps:
         late = [each for place, each in enumerate(self.fragments) if not self._is_due(place, done)]
         return sum(self._meet(each) for each in late)
 
-    def state(self) -> dict[str, list[torch.Tensor]]:
-        """What a resume needs, by fragment; read into in place."""
-        return {
-            f"{place}.{name}": getattr(each, name)
-            for place, each in enumerate(self.fragments)
-            for name in ("agreed", "momenta")
-        }
+    def resume(self) -> None:
+        """The weights that were just read are those that all agreed on."""
+        for part in self.fragments:
+            for agreed, weight in zip(part.agreed, part.weights, strict=True):
+                agreed.copy_(weight)
 
     def _is_due(self, place: int, done: int) -> bool:
         """Fragments meet one after the other, evenly over the local steps; the last at their end."""
@@ -116,27 +119,40 @@ def _gathered(values: torch.Tensor, group: Any, ranks: int) -> int:
     return (ranks - 1) * (small.numel() + scales.numel() * scales.element_size())
 
 
-def _own(parameter: nn.Parameter) -> torch.Tensor:
-    """What this rank holds of a weight, sharing its memory."""
-    data = parameter.data
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of a weight or its momentum, sharing its memory."""
+    data = tensor.data
     return data.to_local() if isinstance(data, DTensor) else data
 
 
-def _fragment(weights: list[torch.Tensor]) -> Fragment:
-    return Fragment(
-        weights=weights,
-        agreed=[each.clone() for each in weights],
-        momenta=[torch.zeros_like(each, dtype=torch.float32) for each in weights],
-    )
+class Momenta(nn.Module):
+    """An outer momentum for each weight, 0 at first and laid out as the weight is."""
+
+    def __init__(self, named: Sequence[tuple[str, nn.Parameter]]) -> None:
+        super().__init__()
+        for name, each in named:
+            self.register_buffer(_key(name), torch.zeros_like(each.data, dtype=torch.float32))
 
 
-def _parts(weights: list[torch.Tensor], count: int) -> Iterator[list[torch.Tensor]]:
+def _key(name: str) -> str:
+    """The name of a weight's momentum: buffers have no dots in their names."""
+    return f"outer_momentum/{name.replace('.', '/')}"
+
+
+def _fragment(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Fragment:
+    weights, momenta = [weight for weight, _ in pairs], [momentum for _, momentum in pairs]
+    return Fragment(weights=weights, agreed=[each.clone() for each in weights], momenta=momenta)
+
+
+def _parts(
+    pairs: list[tuple[torch.Tensor, torch.Tensor]], count: int
+) -> Iterator[list[tuple[torch.Tensor, torch.Tensor]]]:
     """Neighbours together, about as many numbers in each part."""
-    total, gone, made = sum(each.numel() for each in weights), 0, 0
-    part: list[torch.Tensor] = []
-    for weight in weights:
-        part.append(weight)
-        gone += weight.numel()
+    total, gone, made = sum(weight.numel() for weight, _ in pairs), 0, 0
+    part: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for pair in pairs:
+        part.append(pair)
+        gone += pair[0].numel()
         if gone * count >= total * (made + 1) and made < count - 1:
             yield part
             part, made = [], made + 1

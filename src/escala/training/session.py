@@ -120,16 +120,17 @@ class _Session:
             agree = LocalSteps(parallel.chunks, mesh, job.choices.outer)
         step = Step(parallel, optimizer, clip_norm=job.choices.update.clip_norm)
         state = TrainState(
-            chunks=parallel.chunks,
+            chunks=parallel.chunks if agree is None else (*parallel.chunks, agree.kept),
             optimizer=optimizer,
             scaler=step.scaler,
             seed=job.choices.seed,
             plan=plan_document,
             config=config,
-            local_steps=agree,
         )
         newest = latest(job.folder / CHECKPOINTS)
         resumed = None if newest is None else load(newest, state)
+        if agree is not None:
+            agree.resume()
         return cls(
             job=job,
             setting=setting,
@@ -238,15 +239,19 @@ class _Session:
 
     def _saved(self, keep: Checkpoints, done: Progress, records: list[StepRecord]) -> None:
         if self._is_saved(done.step):
+            self._settle(done.step)
             keep.save(self._now(done, records))
 
     def _saved_last(self, keep: Checkpoints, done: Progress, records: list[StepRecord]) -> None:
-        """The step with which the session ends; at the end of the run replicas agree for good."""
-        if done.step == self.job.choices.steps and self.agree is not None and records:
-            self.agree.settle(done.step)
-        elif done.step == self.state.step or self._is_saved(done.step):
-            return
-        keep.save(self._now(done, records))
+        """The step with which the session ends."""
+        if done.step > self.state.step and not self._is_saved(done.step):
+            self._settle(done.step)
+            keep.save(self._now(done, records))
+
+    def _settle(self, step: int) -> None:
+        """All replicas hold the same, so that a checkpoint is of all of them."""
+        if self.agree is not None:
+            self.agree.settle(step)
 
     def _now(self, done: Progress, records: list[StepRecord]) -> TrainState:
         losses = tuple(each.loss for each in records[-LOSSES:])
