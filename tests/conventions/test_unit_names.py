@@ -52,7 +52,7 @@ PLAN = words(
 )
 
 # What a rate may be per: a base unit, an hour (of price), one of what is counted, a doubling.
-PER = UNITS | {count.removesuffix("s") for count in COUNTS} | words("day doubling hour rack round token")
+PER = UNITS | {count.removesuffix("s") for count in COUNTS} | words("byte day doubling hour rack round token")
 
 
 def has_unit(name: str) -> bool:

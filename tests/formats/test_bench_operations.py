@@ -36,11 +36,13 @@ def timed(part: str, best_s: float, **given: Any) -> Timed:
 EVERY = (
     timed("attention", 1e-3, flop=1e8),
     timed("attention backward", 5e-3, flop=2.5e8),
-    # the smaller convolution does not count
-    timed("convolution", 1e-3, flop=1e6),
-    timed("convolution", 1e-3, flop=2e8),
-    timed("convolution backward", 4e-3, flop=4e8),
+    # 5 ps a FLOP and 100 ps a byte; backward 10 and 200
+    timed("convolution", 1e-3 + 1e-3, flop=2e8, payload_bytes=1e7),
+    timed("convolution", 5e-4 + 2e-3, flop=1e8, payload_bytes=2e7),
+    timed("convolution backward", 4e-3 + 4e-3, flop=4e8, payload_bytes=2e7),
+    timed("convolution backward", 2e-3 + 8e-3, flop=2e8, payload_bytes=4e7),
     timed("passes", 1e-2, payload_bytes=1e8),
+    timed("pooling", 1e-3, shape=(2, 50, 10, 10)),
     timed("optimizer", 0.02, shape=(10, 1_000_000)),
     timed("launch", 2e-6),
 )
@@ -76,19 +78,29 @@ def test_rates_are_work_over_the_best_time():
     assert found is not None
     assert found.attention_flop_per_s == pytest.approx(1e11)
     assert found.attention_backward_flop_per_s == pytest.approx(5e10)
-    assert found.convolution_flop_per_s == pytest.approx(2e11)
-    assert found.convolution_backward_flop_per_s == pytest.approx(1e11)
+    assert found.convolution_s_per_flop == pytest.approx(5e-12, rel=1e-12)
+    assert found.convolution_s_per_byte == pytest.approx(1e-10, rel=1e-12)
+    assert found.convolution_backward_s_per_flop == pytest.approx(1e-11, rel=1e-12)
+    assert found.convolution_backward_s_per_byte == pytest.approx(2e-10, rel=1e-12)
     assert found.pass_bytes_per_s == pytest.approx(1e10)
     assert found.update_s == pytest.approx(2e-9)  # 20 ms / 10 tensors / 1 M parameters
+    assert found.pooled_s == pytest.approx(1e-7)  # 1 ms / 10,000 outputs
     assert found.launch_s == 2e-6
 
 
 @pytest.mark.parametrize("missing", range(len(EVERY)))
 def test_without_one_part_the_constants_of_gpus_stay(missing: int):
+    """Of convolutions two shapes are wanted: one cannot tell work from bytes."""
     some = [each for i, each in enumerate(EVERY) if i != missing]
-    has_other = EVERY[missing].part == "convolution"  # there are two
 
-    assert (operations_of(bench(*some)) is None) is not has_other
+    assert operations_of(bench(*some)) is None
+
+
+def test_convolutions_of_as_many_bytes_a_flop_tell_nothing():
+    alike = timed("convolution", 1e-3, flop=1e8, payload_bytes=5e6)  # 2 bytes for 40 FLOP, as the first
+    some = [each for each in EVERY if each.flop != 1e8 or each.part != "convolution"]
+
+    assert operations_of(bench(*some, alike)) is None
 
 
 def test_a_gpu_keeps_the_engine_records():

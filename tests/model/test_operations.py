@@ -25,8 +25,11 @@ KNOWN = Operations(
     pass_bytes_per_s=1e10,
     attention_flop_per_s=1e11,
     attention_backward_flop_per_s=5e10,
-    convolution_flop_per_s=2e11,
-    convolution_backward_flop_per_s=1e11,
+    convolution_s_per_flop=5e-12,
+    convolution_s_per_byte=1e-10,
+    convolution_backward_s_per_flop=1e-11,
+    convolution_backward_s_per_byte=2e-10,
+    pooled_s=1e-8,
 )
 FP32 = Plan(precision=Precision.FP32)
 ONE, FOUR = np.ones(1), np.full(1, 4.0)
@@ -113,11 +116,37 @@ def test_a_convolution_runs_backward_at_the_speed_that_was_timed_backward(ideal)
     problem = timed(ideal(Network(name="images", family="test", stacks=(stack,))))
     found = time_of(problem, Plans.of(replace(FP32, micro_batch=2)))
 
-    # forward + backward: FLOP / 200 G + 2 FLOP / 100 G, bytes three times at 10 GB/s, three launches
+    # 5 ps a FLOP forward, 10 ps of twice as many backward; bytes once at 10 GB/s, twice at 5; three launches
     flop = 2 * 800 * 64 * 64 * 9
     moved_bytes = (800 * 128 + 64 * 9 * 64) * 4
-    expected_s = flop / 2e11 + 2 * flop / 1e11 + 3 * moved_bytes / 1e10 + 3e-6
+    expected_s = flop / 2e11 + 2 * flop / 1e11 + moved_bytes / 1e10 + 2 * moved_bytes / 5e9 + 3e-6
     assert found.matmul_s[0] == pytest.approx(expected_s, rel=1e-12)
+
+
+def test_a_pooled_output_takes_the_timed_seconds_on_a_processor_only(ideal):
+    plain = Convolution(inputs=3, outputs=64, kernel=7, output_pixels=1600)
+
+    def passes_s(part: Convolution, known: Operations | None) -> float:
+        block = Block(name="stem", parts=(part,), norms=0)
+        stack = Stack(role=StackRole.CONVOLUTION, hidden=64, blocks=(block,), pattern=(0,), tokens=400)
+        problem = timed(ideal(Network(name="images", family="test", stacks=(stack,))), known)
+        return float(time_of(problem, Plans.of(replace(FP32, micro_batch=2))).elementwise_s[0])
+
+    # 2 images * 400 pixels * 64 channels * 10 ns
+    pooled = replace(plain, pooled_pixels=400)
+    assert passes_s(pooled, KNOWN) - passes_s(plain, KNOWN) == pytest.approx(2 * 400 * 64 * 1e-8, rel=1e-9)
+    assert passes_s(pooled, None) == passes_s(plain, None)
+
+
+def test_twice_the_hardware_halves_the_seconds_of_convolutions():
+    quick, wide = with_twice_the_arithmetic(KNOWN), with_twice_the_memory_speed(KNOWN)
+
+    assert quick is not None
+    assert wide is not None
+    assert (quick.convolution_s_per_flop, quick.convolution_s_per_byte) == (2.5e-12, 1e-10)
+    assert (wide.convolution_s_per_flop, wide.convolution_s_per_byte) == (5e-12, 5e-11)
+    assert quick.convolution_backward_s_per_flop == 5e-12
+    assert wide.convolution_backward_s_per_byte == 1e-10
 
 
 def test_twice_the_hardware_is_twice_as_fast(problem):

@@ -94,8 +94,11 @@ def test_operations_that_a_bench_timed_are_numbers_of_their_device():
         pass_bytes_per_s=1e10,
         attention_flop_per_s=1e11,
         attention_backward_flop_per_s=1e11,
-        convolution_flop_per_s=1e11,
-        convolution_backward_flop_per_s=1e11,
+        convolution_s_per_flop=1e-11,
+        convolution_s_per_byte=1e-10,
+        convolution_backward_s_per_flop=1e-11,
+        convolution_backward_s_per_byte=1e-10,
+        pooled_s=1e-8,
     )
     group = PROBLEM.cluster.groups[0]
     known = replace(group, accelerator=replace(group.accelerator, operations=timed))

@@ -1,8 +1,10 @@
 """Single operations of a bench.json as rates of the model. Knows names of parts; times nothing."""
 
+import math
 from typing import Final
 
 from escala.formats.bench_record import Bench
+from escala.model.lines import line
 from escala.model.operations import Operations
 
 FORMAT: Final = "fp32"
@@ -11,25 +13,45 @@ FORMAT: Final = "fp32"
 def operations_of(bench: Bench) -> Operations | None:
     """What a bench timed of a processor beside products; None where a part is missing, or on a GPU."""
     update = [each.best_s / each.shape[0] / each.shape[1] for each in bench.timed if each.part == "optimizer"]
+    pooled = [each.best_s / math.prod(each.shape) for each in bench.timed if each.part == "pooling"]
     launch = [each.best_s for each in bench.timed if each.part == "launch"]
     distributed = [each.best_s / each.shape[0] for each in bench.timed if each.part == "distributed launch"]
-    names = ("attention", "attention backward", "convolution", "convolution backward")
-    rates = [large_flop_per_s(bench, part, FORMAT) for part in names]
+    attention, attention_backward = (
+        large_flop_per_s(bench, part, FORMAT) for part in ("attention", "attention backward")
+    )
+    there, back = (_flop_and_byte_s(bench, part) for part in ("convolution", "convolution backward"))
     passes = [each.bytes_per_s for each in bench.timed if each.part == "passes" and each.bytes_per_s]
-    known = [each for each in rates if each is not None]
-    if bench.device.kind != "cpu" or len(known) < len(rates) or not (update and launch and passes):
+    if bench.device.kind != "cpu" or not (update and launch and passes and pooled):
         return None
-    attention, attention_backward, convolution, convolution_backward = known
+    if attention is None or attention_backward is None or there is None or back is None:
+        return None
     return Operations(
         launch_s=min(launch),
         update_s=min(update),
         pass_bytes_per_s=max(passes),
         attention_flop_per_s=attention,
         attention_backward_flop_per_s=attention_backward,
-        convolution_flop_per_s=convolution,
-        convolution_backward_flop_per_s=convolution_backward,
+        convolution_s_per_flop=there[0],
+        convolution_s_per_byte=there[1],
+        convolution_backward_s_per_flop=back[0],
+        convolution_backward_s_per_byte=back[1],
+        pooled_s=min(pooled),
         distributed_launch_s=min(distributed, default=None),
     )
+
+
+def _flop_and_byte_s(bench: Bench, part: str) -> tuple[float, float] | None:
+    """Seconds of a FLOP and of a byte that fit all shapes of a part; None where one shape cannot tell them.
+
+    Seconds / FLOP = the first + the second * bytes / FLOP, a line over bytes / FLOP.
+    """
+    known = [
+        (each.payload_bytes / each.flop, each.best_s / each.flop)
+        for each in bench.timed
+        if each.part == part and each.flop and each.payload_bytes
+    ]
+    intensities = {intensity for intensity, _ in known}
+    return line(*zip(*known, strict=True)) if len(intensities) > 1 else None
 
 
 def large_flop_per_s(bench: Bench, part: str, dtype: str) -> float | None:

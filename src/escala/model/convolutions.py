@@ -67,7 +67,8 @@ def convolution_passes_s(problem: Problem, plans: Plans, block: Block, shape: Sh
     """Norms, activations, residuals, squeeze-and-excitation and layout: bytes / memory speed.
 
     Forward and backward: `convolution_passes` over every output, `squeeze_passes` more where it is rescaled,
-    less when fused; plus what changes of layout cost. What the kernels themselves move is theirs.
+    less when fused; plus what changes of layout cost. What the kernels themselves move is theirs. On a
+    processor that was timed, max-pools count as well: outputs * seconds of one.
     Source: counting kernels of batch norm, ReLU and addition (13 to 16); published runs, see assumptions.
     """
     known, parts = problem.assumptions, convolutions(block)
@@ -76,7 +77,13 @@ def convolution_passes_s(problem: Problem, plans: Plans, block: Block, shape: Sh
     fused = np.where(plans.compile != Compile.OFF, problem.engine.time.compiled_passes_ratio, 1.0)
     passes = (known.convolution_passes * outputs + known.squeeze_passes * squeezed) * fused
     moved_bytes = passes * compute_bytes(plans.precision) + layout_bytes(problem, plans, parts)
-    return pass_s(problem, shape.samples * moved_bytes)
+    return pass_s(problem, shape.samples * moved_bytes) + _pooled_s(problem, shape, parts)
+
+
+def _pooled_s(problem: Problem, shape: Shape, parts: list[Convolution]) -> F64:
+    measured = problem.accelerator.operations
+    pooled = sum(part.pooled_pixels * part.outputs for part in parts)
+    return shape.samples * pooled * (0.0 if measured is None else measured.pooled_s)
 
 
 def layout_bytes(problem: Problem, plans: Plans, parts: list[Convolution]) -> F64:

@@ -97,7 +97,8 @@ class Experts:
 class Convolution:
     """One convolution with its norm; `output_pixels` is the area that it writes for one image.
 
-    `is_squeezed` says that squeeze-and-excitation rescales its output.
+    `is_squeezed` says that squeeze-and-excitation rescales its output, `pooled_pixels` is the area that a
+    max-pool behind it writes.
     """
 
     inputs: int
@@ -108,6 +109,7 @@ class Convolution:
     has_bias: bool = False
     norm_parameters: int = 0
     is_squeezed: bool = False
+    pooled_pixels: int = 0
     name: str = "convolution"
 
 

@@ -25,8 +25,10 @@ class Operations:
     """What was timed: seconds of a launch and of the update of a parameter, bytes and FLOP a second.
 
     `pass_bytes_per_s` is that of norms, activations and additions in a chain, forward and backward. Attention
-    counts every query against every key; backward rates count 2.5 (attention) and 2 (convolution) times the
-    forward work. `distributed_launch_s` is that of a tensor split over ranks, None where one rank was timed.
+    counts every query against every key, and its backward rate 2.5 times the forward work. Convolutions have
+    seconds of a FLOP and of a byte; backward they count twice the FLOP and bytes of forward. `pooled_s` is
+    one output of a max-pool over 3 x 3, forward and backward. `distributed_launch_s` is that of a tensor split
+    over ranks, None where one rank was timed.
     """
 
     launch_s: float
@@ -34,8 +36,11 @@ class Operations:
     pass_bytes_per_s: float
     attention_flop_per_s: float
     attention_backward_flop_per_s: float
-    convolution_flop_per_s: float
-    convolution_backward_flop_per_s: float
+    convolution_s_per_flop: float
+    convolution_s_per_byte: float
+    convolution_backward_s_per_flop: float
+    convolution_backward_s_per_byte: float
+    pooled_s: float
     distributed_launch_s: float | None = None
 
 
@@ -43,9 +48,13 @@ def with_twice_the_arithmetic(known: Operations | None) -> Operations | None:
     """The same processor with twice the FLOP a second."""
     if known is None:
         return None
-    names = ("attention", "attention_backward", "convolution", "convolution_backward")
     return replace(
-        known, **{f"{name}_flop_per_s": 2.0 * getattr(known, f"{name}_flop_per_s") for name in names}
+        known,
+        attention_flop_per_s=2.0 * known.attention_flop_per_s,
+        attention_backward_flop_per_s=2.0 * known.attention_backward_flop_per_s,
+        convolution_s_per_flop=known.convolution_s_per_flop / 2.0,
+        convolution_backward_s_per_flop=known.convolution_backward_s_per_flop / 2.0,
+        pooled_s=known.pooled_s / 2.0,
     )
 
 
@@ -53,7 +62,13 @@ def with_twice_the_memory_speed(known: Operations | None) -> Operations | None:
     """The same processor with twice the bytes a second, of which updates are made."""
     if known is None:
         return None
-    return replace(known, pass_bytes_per_s=2.0 * known.pass_bytes_per_s, update_s=known.update_s / 2.0)
+    return replace(
+        known,
+        pass_bytes_per_s=2.0 * known.pass_bytes_per_s,
+        update_s=known.update_s / 2.0,
+        convolution_s_per_byte=known.convolution_s_per_byte / 2.0,
+        convolution_backward_s_per_byte=known.convolution_backward_s_per_byte / 2.0,
+    )
 
 
 def product_s(known: Operations, flop: F64, moved_bytes: F64, launches: F64 | float, flop_per_s: F64) -> F64:
@@ -80,7 +95,8 @@ def worked_keys(all_keys: float, *, is_causal: bool) -> float:
 
 
 def convolution_sides_s(known: Operations, flop: F64, moved_bytes: F64) -> tuple[F64, F64]:
-    """One convolution, forward and backward: FLOP / speed + bytes / speed of passes + launch; twice."""
-    passes_s = moved_bytes / known.pass_bytes_per_s + known.launch_s
-    forward_s = flop / known.convolution_flop_per_s + passes_s
-    return forward_s, 2.0 * flop / known.convolution_backward_flop_per_s + 2.0 * passes_s
+    """One convolution, forward and backward: FLOP * seconds + bytes * seconds + launch; twice as many."""
+    forward_s = flop * known.convolution_s_per_flop + moved_bytes * known.convolution_s_per_byte
+    backward_s = flop * known.convolution_backward_s_per_flop
+    backward_s = backward_s + moved_bytes * known.convolution_backward_s_per_byte
+    return forward_s + known.launch_s, 2.0 * (backward_s + known.launch_s)

@@ -16,7 +16,7 @@ RATED: Final = (
     *("gemm", "attention", "attention backward", "convolution", "convolution backward"),
     *("passes", "memory", "transfer", "storage", "loader"),
 )
-TIMED: Final = ("step", "optimizer", "launch", "distributed launch")
+TIMED: Final = ("step", "pooling", "optimizer", "launch", "distributed launch")
 LINES: Final = (
     ("link", "text"),
     ("ranks", "right"),

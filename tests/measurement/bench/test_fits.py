@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escala.measurement.bench.fits import line, line_fit, near_mean, overlap, typical_line
+from escala.measurement.bench.fits import line_fit, near_mean, overlap, typical_line
+from escala.model.lines import line
 
 SIZES = (1024.0, 1048576.0, 268435456.0)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.optional
 
 SKIP = "`escala bench` needs PyTorch"
 PARTS = {"gemm", "attention", "memory", "step", "launch", "storage"}
-PARTS |= {"convolution", "passes", "optimizer", "loader"}
+PARTS |= {"convolution", "pooling", "passes", "optimizer", "loader"}
 OPTIONS = ("bench", "--device", "cpu")
 
 

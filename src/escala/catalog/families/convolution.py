@@ -5,7 +5,7 @@ count their weight and bias; running statistics are buffers.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from escala.catalog.families.config import MOST_LAYERS, Config
@@ -40,8 +40,8 @@ def resnet(config: Config) -> tuple[Stack, ...]:
     width = config.count("embedding_size", 64)
     stem_area = _image(config).strided(2)
     stem = _convolution(config.count("num_channels", 3), width, 7, stem_area)
-    layers = [Block(name="stem", parts=(stem,), norms=0)]
     area = stem_area.strided(2)
+    layers = [Block(name="stem", parts=(replace(stem, pooled_pixels=area.pixels),), norms=0)]
     for stage, (outputs, depth) in enumerate(zip(sizes, depths, strict=True)):
         stride = 2 if stage > 0 or config.flag("downsample_in_first_stage") else 1
         layers += _resnet_stage(config, width, outputs, depth, stride, area)

@@ -4,34 +4,14 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Final
 
-import numpy as np
-
 from escala.formats.bench_record import Fit, LineFit, Overlap
+from escala.model.lines import line
 
 FOLDS: Final = 5
 NEAR: Final = 3.0
 """Times the best: slower samples were disturbed; algorithms themselves differ less from call to call."""
 Points = Mapping[float, Sequence[float]]
 """Seconds of every repeat by payload in bytes."""
-
-
-def line(payload_bytes: Sequence[float], times_s: Sequence[float]) -> tuple[float, float]:
-    """Alpha and beta that minimise the sum of squared relative errors; neither is below zero.
-
-    Relative errors, since times span six decades: small messages decide alpha, large ones beta.
-    Source: Hockney 1994 for the line; least squares with weights 1 / time².
-    """
-    seconds = np.asarray(times_s, np.float64)
-    ones, slopes = 1.0 / seconds, np.asarray(payload_bytes, np.float64) / seconds
-    aa, ab, bb = float(ones @ ones), float(ones @ slopes), float(slopes @ slopes)
-    a, b = float(ones.sum()), float(slopes.sum())
-    determinant = aa * bb - ab * ab
-    if determinant <= 1e-12 * aa * bb:
-        return 0.0, b / bb
-    alpha, beta = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
-    if alpha < 0.0:
-        return 0.0, b / bb
-    return (a / aa, 0.0) if beta < 0.0 else (alpha, beta)
 
 
 def line_fit(level: str, operation: str, ranks: int, points: Points) -> LineFit | None:
