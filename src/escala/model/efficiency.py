@@ -9,7 +9,7 @@ from escala.model.cluster import Accelerator
 from escala.model.columns import F64, I64, Bool, soft_maximum
 from escala.model.engine import AttentionKernel
 from escala.model.matmuls import Core, Matmul
-from escala.model.operations import attention_s, product_s, worked_keys
+from escala.model.operations import attention_s, worked_keys
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
 
@@ -61,15 +61,17 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
     Compute = 2 M N K / speed + the share of the memory time that tiles do not hide; memory = (M K + K N +
     M N) * bytes / memory speed. Beside compute: share * (1/M + 1/N + 1/K) * bytes * speed / (2 * memory
     speed): small sides cost more where products are fast. Experts each pay the fixed time of a product.
+    On a processor that was timed: compute + memory + launches.
     Shapes: (n,). Source: roofline (Williams 2009); share and norm from published step times, see assumptions.
     """
     known = problem.assumptions
     m, k, n = matmul.rows, matmul.inner, matmul.outer
     moved_bytes = (m * k + k * n + m * n) * matmul.count * element_bytes
     launches = matmul.count if matmul.is_grouped else 1.0
-    if problem.accelerator.operations is not None:
-        return product_s(problem.accelerator.operations, matmul.flop, moved_bytes, launches, flop_per_s)
-    memory_s = moved_bytes / memory_bytes_per_s(problem.accelerator)
+    memory_s, measured = moved_bytes / memory_bytes_per_s(problem.accelerator), problem.accelerator.operations
+    if measured is not None:
+        # the speed is that of operands in the caches; in a step they come from memory first
+        return np.asarray(matmul.flop / flop_per_s + memory_s + launches * measured.launch_s, np.float64)
     busy_s = matmul.flop / flop_per_s * _ratio(known, matmul) + known.gemm_memory_exposed * memory_s
     return soft_maximum(busy_s, memory_s, known.gemm_norm) + known.gemm_launch_s * launches
 

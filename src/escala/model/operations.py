@@ -7,8 +7,6 @@ Attention and convolutions were timed in fp32; what is added up stands beside th
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from escala.model.columns import F64
 
 LAYER_LAUNCHES: Final = 35.0
@@ -69,15 +67,6 @@ def with_twice_the_memory_speed(known: Operations | None) -> Operations | None:
         convolution_s_per_byte=known.convolution_s_per_byte / 2.0,
         convolution_backward_s_per_byte=known.convolution_backward_s_per_byte / 2.0,
     )
-
-
-def product_s(known: Operations, flop: F64, moved_bytes: F64, launches: F64 | float, flop_per_s: F64) -> F64:
-    """One matrix product, or one an expert: FLOP / speed + bytes / speed of passes + launches.
-
-    The speed is that of operands that lie in the caches; in a step they do not, and come with the bytes.
-    """
-    work_s = flop / flop_per_s + moved_bytes / known.pass_bytes_per_s
-    return np.asarray(work_s + launches * known.launch_s, np.float64)
 
 
 def attention_s(known: Operations, queries: F64, keys: float, width: F64 | float) -> tuple[F64, F64]:

@@ -18,11 +18,13 @@ from escala.measurement.bench.probe import Probe, Sample, clocked, no_wait, timi
 from escala.measurement.bench.samples import Subject
 from escala.measurement.bench.shapes import FLOAT_BYTES, stream_floats
 
-# rows, width, blocks of a chain of norm, activation and addition; what it keeps for backward, 400 MB, leaves
+# rows, width, blocks of a chain of norm, activations and addition; what it keeps for backward, 400 MB, leaves
 # the caches as that of a network does
-CHAIN: Final = (2048, 1024, 16)
-# Arrays that a block reads and writes, forward and backward: norm 2 + 3, activation 2 + 3, addition 3 + 3
-CHAIN_PASSES: Final = 16
+CHAIN: Final = (2048, 1024, 8)
+# As many as of a layer whose feed-forward is four times as wide as its stream
+ACTIVATIONS: Final = 4
+# Arrays that a block reads and writes, forward and backward: norm 2 + 3, activations 2 + 3, addition 3 + 3
+CHAIN_PASSES: Final = 5 + 5 * ACTIVATIONS + 6
 # samples, channels, side, kernel: much and little work for the bytes
 CONVOLUTIONS: Final = ((4, 96, 48, 3), (4, 192, 24, 3), (4, 128, 40, 1), (4, 256, 28, 1))
 # samples, channels, height and width of what a max-pool over 3 x 3 makes of twice the height and width
@@ -75,7 +77,7 @@ def _chain() -> Probe:
     rows, width, blocks = CHAIN
     moved = float(CHAIN_PASSES * blocks * rows * width * FLOAT_BYTES)
     subject = Subject(
-        part="passes", name="norm, activation, addition", dtype="fp32", shape=CHAIN, payload_bytes=moved
+        part="passes", name="norm, activations, addition", dtype="fp32", shape=CHAIN, payload_bytes=moved
     )
 
     def make(probe: Probe) -> Sample:
@@ -85,7 +87,10 @@ def _chain() -> Probe:
         def work() -> None:
             flow = start
             for _ in range(blocks):
-                flow = flow + functional.gelu(functional.layer_norm(flow, (width,), scale, shift))
+                inner = functional.layer_norm(flow, (width,), scale, shift)
+                for _ in range(ACTIVATIONS):
+                    inner = functional.gelu(inner)
+                flow = flow + inner
             torch.autograd.grad(flow, start, gradient)
 
         return lambda: (clocked(work, no_wait),)
