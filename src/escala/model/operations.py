@@ -25,8 +25,8 @@ class Operations:
     `pass_bytes_per_s` is that of norms, activations and additions in a chain, forward and backward. Attention
     counts every query against every key, and its backward rate 2.5 times the forward work. Convolutions have
     seconds of a FLOP and of a byte; backward they count twice the FLOP and bytes of forward. `pooled_s` is
-    one output of a max-pool over 3 x 3, forward and backward. `distributed_launch_s` is that of a tensor split
-    over ranks, None where one rank was timed.
+    one output of a max-pool over 3 x 3, forward and backward. `distributed_launch_s` is that of a tensor
+    split over ranks, None where one rank was timed.
     """
 
     launch_s: float
