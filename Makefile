@@ -73,8 +73,8 @@ $(VENV)/.dev-ok: pyproject.toml | $(VENV)/bin/python
 	@touch $(VENV)/.core-ok $@
 
 $(VENV_HF)/.ok: pyproject.toml Makefile | $(VENV_HF)/bin/python
-	@echo "installing escala with $(TORCH) and transformers into $(VENV_HF)"
-	$(call install,$(VENV_HF),'$(TORCH)' -e '.[data$(comma)hf$(comma)test]')
+	@echo "installing escala with $(TORCH), transformers and peft into $(VENV_HF)"
+	$(call install,$(VENV_HF),'$(TORCH)' -e '.[data$(comma)hf$(comma)lora$(comma)test]')
 	@touch $@
 
 # Debian and Ubuntu ship venv without ensurepip; there the pip of $(PYTHON) puts pip into the environment.

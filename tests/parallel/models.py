@@ -35,6 +35,11 @@ def is_image(kind: str) -> bool:
     return kind.endswith(("resnet", "vit"))
 
 
+def has_batch_norm(kind: str) -> bool:
+    """Kinds whose answer to one sample depends on the others of its forward pass."""
+    return kind.endswith("resnet")
+
+
 def network(
     *, is_gated: bool = True, experts: int = 0, kv_heads: int = 4, positions: int = 0, **more: Any
 ) -> Network:
@@ -124,6 +129,23 @@ TWO_WINDOWS: dict[str, Any] = {
     "layer_types": ["sliding_attention", "full_attention"],
 }
 
+
+def adapted(kind: str, method: str, *targets: str) -> nn.Module:
+    """A kind with adapters of rank 4 around frozen weights."""
+    from escala.model.plan import Precision
+    from escala.model.workload import Lora, Method, Workload
+    from escala.parallel.lora import adapt
+    from escala.parallel.parts import parts_of
+
+    module = KINDS[kind]()
+    lora = Lora(rank=4, targets=targets) if targets else Lora(rank=4)
+    workload = Workload(
+        network=network(), sequence_tokens=TOKENS, global_batch=8, method=Method(method), lora=lora
+    )
+    adapt(module, parts_of(module), workload, Precision.FP32)
+    return module
+
+
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "llama": lambda: Decoder(network(kv_heads=2)),
     "gpt2": lambda: Decoder(
@@ -141,6 +163,11 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
     "hf-qwen3-moe": lambda: _hf_small("qwen3_moe", **ROUTED),
     "hf-llama": _hf_llama,
     "hf-gpt2": _hf_gpt2,
+    "lora-llama": lambda: adapted("llama", "lora"),
+    "lora-hf-gpt2": lambda: adapted("hf-gpt2", "lora"),
+    "lora-moe": lambda: adapted("moe", "lora", "q", "v"),
+    "qlora-llama": lambda: adapted("llama", "qlora"),
+    "qlora-hf-llama": lambda: adapted("hf-llama", "qlora"),
     "hf-resnet": _hf_resnet,
     "hf-vit": _hf_vit,
 }

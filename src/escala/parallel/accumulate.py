@@ -5,7 +5,7 @@ reduce-scattered after each, so that no rank holds whole ones. Weights that are 
 stay gathered until the last backward.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -16,7 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 from escala.errors import InvalidInput
 from escala.model.plan import Plan
 from escala.parallel.batch import Batch
-from escala.parallel.loss import AUTOCAST, answer, loss_sum
+from escala.parallel.formats import AUTOCAST
+from escala.parallel.loss import answer, loss_sum
 from escala.parallel.parallelize import Parallel
 
 
@@ -31,7 +32,12 @@ def split(batch: Batch, micro_batches: int) -> tuple[Batch, ...]:
     return tuple(batch.rows(place * rows, rows) for place in range(micro_batches))
 
 
-def learn(parallel: Parallel, micro_batches: Sequence[Batch], scale: torch.Tensor) -> torch.Tensor:
+def learn(
+    parallel: Parallel,
+    micro_batches: Sequence[Batch],
+    scale: torch.Tensor,
+    after_first: Callable[[], None] = lambda: None,
+) -> torch.Tensor:
     """Add the gradients of all micro-batches; loss sum * scale of this rank, 0 where it is not computed."""
     total = torch.zeros((), device=parallel.mesh.device)
     with autocast(parallel):
@@ -42,6 +48,8 @@ def learn(parallel: Parallel, micro_batches: Sequence[Batch], scale: torch.Tenso
                 loss = loss_sum(answer(parallel.called[0], batch, parallel.parts), batch.targets) * scale
                 loss.backward()
             total += loss.detach()
+            if place == 0:
+                after_first()
     return total
 
 

@@ -1,19 +1,15 @@
 """What a module answers to a batch, and its loss: a sum over targets, so that any split gives one total."""
 
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
-from escala.model.plan import Precision
 from escala.parallel.batch import IGNORED, Batch
 from escala.parallel.parts import Parts
 from escala.parallel.vocabulary import divided_loss_sum
-
-AUTOCAST: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
-"""Formats that products are computed in while weights stay fp32."""
 
 
 def answer(module: nn.Module, batch: Batch, parts: Parts) -> torch.Tensor:

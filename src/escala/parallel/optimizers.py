@@ -1,10 +1,9 @@
 """Optimizers over what one rank holds of a module."""
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 
 from escala.errors import InvalidInput
@@ -12,7 +11,7 @@ from escala.model.workload import OptimizerKind
 from escala.parallel.mesh import CONTEXT, SHARD
 from escala.parallel.parallelize import Parallel
 
-BUILT = {OptimizerKind.ADAMW: torch.optim.AdamW, OptimizerKind.SGD: torch.optim.SGD}
+BUILT: Final = {OptimizerKind.ADAMW: torch.optim.AdamW, OptimizerKind.SGD: torch.optim.SGD}
 
 
 def optimizer_of(
@@ -22,8 +21,13 @@ def optimizer_of(
     if kind not in BUILT:
         raise InvalidInput(f"optimizer {kind} is not run yet; choose {' or '.join(BUILT)}")
     parameters = [each for each in parallel.parameters() if each.requires_grad]
-    given = {"lr": rate, "foreach": True, **choices}
+    # One kernel for all parameters where there is one, many parameters a call elsewhere.
+    kernel = "fused" if parallel.mesh.device.type == "cuda" else "foreach"
+    given = {"lr": rate, kernel: True, **choices}
     if parallel.plan.zero == 1 and parallel.mesh.size(SHARD, CONTEXT) > 1:
+        # Here, since importing its package warns of what it compiles.
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
         group = parallel.mesh.group(SHARD, CONTEXT)
         return ZeroRedundancyOptimizer(parameters, BUILT[kind], process_group=group, **given)
     return BUILT[kind](_by_mesh(parameters), **given)

@@ -1,16 +1,18 @@
 """A plan applied to a module: passes in one fixed order, each of which does nothing at degree 1."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
 from escala.model.plan import Plan
 from escala.parallel.compiling import compile_blocks
+from escala.parallel.compression import Compression
 from escala.parallel.context import split_context
 from escala.parallel.experts import split_experts
+from escala.parallel.formats import set_products
 from escala.parallel.huggingface import adopt
 from escala.parallel.mesh import Mesh
+from escala.parallel.offloading import offload_activations
 from escala.parallel.parts import Parts, parts_of
 from escala.parallel.recompute import recompute_blocks
 from escala.parallel.refusals import refuse_impossible
@@ -41,23 +43,31 @@ class Parallel:
 
 
 def parallelize(
-    module: nn.Module, plan: Plan, mesh: Mesh, *, blocks: tuple[str, ...] | None = None, **choices: Any
+    module: nn.Module,
+    plan: Plan,
+    mesh: Mesh,
+    *,
+    blocks: tuple[str, ...] | None = None,
+    compression: Compression = Compression.NONE,
 ) -> Parallel:
     """Apply a plan to a module that is whole on every rank.
 
     Each pass checks what it claims, and what a composition cannot do is refused before anything is changed.
     """
     parts = parts_of(module, blocks)
-    adopt(module, parts)  # first: what models of other libraries call is known to all passes
-    refuse_impossible(module, parts, plan)
+    refuse_impossible(module, parts, plan, compression)
+    set_products(plan, mesh.device)
+    adopt(module, parts)  # before all passes: what models of other libraries call is then known to them
     chunks = cut(module, parts, mesh)  # first: nothing of another stage shall be split or moved
     for chunk in chunks:
         split_tensors(chunk, parts, mesh)  # before sharding: FSDP shards what is left of a tensor
         split_experts(chunk, parts, mesh)
         split_context(chunk, parts, mesh)
-        recompute_blocks(chunk, parts, plan)  # before compile: the graph is inside the wrapper
+    offload_activations(chunks, parts, plan)
+    recompute_blocks(chunks, parts, plan)  # before compile: the graph then holds what is recomputed
+    for chunk in chunks:
         compile_blocks(chunk, parts, plan)  # before sharding: hooks of FSDP stay outside the graph
-    called = tuple(share(chunk, parts, mesh) for chunk in chunks)
+    called = tuple(share(chunk, parts, mesh, compression) for chunk in chunks)
     return Parallel(
         plan=plan,
         mesh=mesh,

@@ -41,6 +41,12 @@ def parts_of(module: nn.Module, blocks: tuple[str, ...] | None = None) -> Parts:
     return _language(module, named)
 
 
+def blocks_of(chunk: nn.Module, parts: Parts) -> list[nn.Module]:
+    """The repeated blocks that a chunk holds, in order."""
+    modules = dict(chunk.named_modules())
+    return [modules[name] for name in parts.blocks if name in modules]
+
+
 def _given(module: nn.Module, blocks: tuple[str, ...]) -> tuple[str, ...]:
     known = dict(module.named_modules())
     for name in blocks:

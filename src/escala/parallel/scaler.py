@@ -4,6 +4,7 @@ Torch's GradScaler looks for overflows in plain tensors; here the norm of the wh
 same on every rank whatever its layout.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
@@ -30,3 +31,11 @@ class Scaler:
         if self.quiet_steps == QUIET_STEPS:
             self.factor, self.quiet_steps = self.factor * GROWTH, 0
         return False
+
+    def state_dict(self) -> dict[str, float]:
+        """What a checkpoint keeps."""
+        return {"factor": self.factor, "quiet_steps": self.quiet_steps}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Go on from a checkpoint."""
+        self.factor, self.quiet_steps = float(state["factor"]), int(state["quiet_steps"])

@@ -19,6 +19,7 @@ from escala.parallel.gradients import Held, held
 from escala.parallel.loss import answer, loss_sum, target_count
 from escala.parallel.mesh import TENSOR
 from escala.parallel.parallelize import Parallel
+from escala.parallel.partnorms import part_norms
 from escala.parallel.scaler import Scaler
 
 CLIP_EPSILON: Final = 1e-6
@@ -32,22 +33,32 @@ class Outcome:
     With local steps both are those of this rank's replica.
 
     A step whose fp16 gradients overflow is skipped: weights stay, the norm is not finite.
+    `part_squared_norm` is the mean squared norm of the gradients of equal parts, `parts` of which make the
+    step; None where it was not asked for or cannot be seen.
     """
 
     loss: float
     gradient_norm: float
     targets: int
     is_skipped: bool
+    parts: int | None = None
+    part_squared_norm: float | None = None
 
 
 class Step:
     """Trains what one rank holds of a module: called with the rank's samples of a whole step."""
 
     def __init__(
-        self, parallel: Parallel, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None
+        self,
+        parallel: Parallel,
+        optimizer: torch.optim.Optimizer,
+        *,
+        clip_norm: float | None = None,
+        watches_parts: bool = False,
     ) -> None:
         self.parallel, self.optimizer, self.clip_norm = parallel, optimizer, clip_norm
         self.scaler = Scaler() if parallel.plan.precision is Precision.FP16 else None
+        self.parts = part_norms(parallel) if watches_parts else None
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
 
@@ -59,24 +70,24 @@ class Step:
         raised = self.scaler.factor if self.scaler else 1.0
         # times the ranks, since what they hold of a gradient is averaged over them
         whole = mesh.size(*mesh.together) * raised
-        loss = learn(self.parallel, micro_batches, whole / targets)
+        loss = learn(self.parallel, micro_batches, whole / targets, self._watch_first)
         gradients = held(self.parallel.parameters(), mesh)
-        loss, norm = self._over_ranks(loss / whole, gradients)
-        norm = norm / raised
+        loss, norm, part = self._over_ranks(loss / whole, gradients)
         is_skipped = self.scaler is not None and self.scaler.learn(norm.item())
         if not is_skipped:
-            self._update(gradients, norm, raised, rate)
+            self._update(gradients, norm / raised, raised, rate)
         self.optimizer.zero_grad()
-        mean, size, count = torch.stack([loss, norm, targets.double()]).tolist()
-        return Outcome(loss=mean, gradient_norm=size, targets=int(count), is_skipped=is_skipped)
+        return self._outcome([loss, norm / raised, targets.double(), part / raised**2], is_skipped=is_skipped)
 
-    def _over_ranks(self, loss: torch.Tensor, gradients: Held) -> tuple[torch.Tensor, torch.Tensor]:
-        """Loss and norm of the gradient of all ranks, in one message."""
+    def _over_ranks(
+        self, loss: torch.Tensor, gradients: Held
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Loss, norm of the gradient and mean squared norm of its parts, of all ranks in one message."""
         mesh = self.parallel.mesh
-        shares = [loss.double() / mesh.size(TENSOR), gradients.squared_norm(mesh.device)]
-        totals = torch.stack(shares)
+        part = torch.zeros_like(loss).double() if self.parts is None else self.parts.taken()
+        totals = torch.stack([loss.double() / mesh.size(TENSOR), gradients.squared_norm(mesh.device), part])
         dist.all_reduce(totals, group=mesh.group(*mesh.team))
-        return totals[0], totals[1].sqrt()
+        return totals[0], totals[1].sqrt(), totals[2]
 
     def _update(self, gradients: Held, norm: torch.Tensor, raised: float, rate: float) -> None:
         if self.clip_norm is not None:
@@ -86,6 +97,24 @@ class Step:
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * rate
         self.optimizer.step()
+
+    def _outcome(self, numbers: list[torch.Tensor], *, is_skipped: bool) -> Outcome:
+        """Read back once, when all work of the step is queued."""
+        loss, norm, targets, part = torch.stack(numbers).tolist()
+        return Outcome(
+            loss=loss,
+            gradient_norm=norm,
+            targets=int(targets),
+            is_skipped=is_skipped,
+            parts=None if self.parts is None else self.parts.parts,
+            part_squared_norm=None if self.parts is None else part,
+        )
+
+    def _watch_first(self) -> None:
+        """On one rank the first micro-batch's gradient is a part; elsewhere parts are seen on their way."""
+        if self.parts is not None and self.parts.measured == 1:
+            for part in held(self.parallel.parameters(), self.parallel.mesh).parts:
+                self.parts.add(part)
 
 
 def total_targets(parallel: Parallel, micro_batches: Sequence[Batch]) -> torch.Tensor:
