@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from escala.errors import InvalidInput
 from escala.model.plan import Plan, Precision
-from escala.parallel.loss import AUTOCAST
+from escala.parallel.formats import AUTOCAST
 from escala.parallel.mesh import CONTEXT, DATA, SHARD, Mesh, mesh_of
 from escala.parallel.parallelize import Parallel, parallelize
 from escala.training.launch.place import place_of

@@ -14,10 +14,13 @@ from escala.inputs import reason
 from escala.measurement.bench.rounds import Stop, stoppable
 from escala.measurement.job.trace import collect
 from escala.parallel.batch import Batch
+from escala.parallel.compression import Compression
 from escala.parallel.local_steps import LocalSteps
+from escala.parallel.lora import adapt
 from escala.parallel.mesh import DATA, Mesh, mesh_of
 from escala.parallel.optimizers import optimizer_of
 from escala.parallel.parallelize import Parallel, parallelize
+from escala.parallel.parts import parts_of
 from escala.parallel.step import Step, evaluate
 from escala.training.checkpoint import Checkpoints, TrainState, latest, load
 from escala.training.conclude import Trained, concluded
@@ -107,7 +110,10 @@ class _Session:
         module, blocks = built(job.choices.module, job.problem.workload.network, job.choices.seed)
         config = facts_of(module, job.problem.workload.network)
         mesh = mesh_of(job.plan, setting.device)
-        parallel = parallelize(module.to(setting.device), job.plan, mesh, blocks=blocks)
+        module.to(setting.device)
+        adapt(module, parts_of(module, blocks), job.problem.workload, job.plan.precision)
+        compression = Compression(job.choices.update.compression)
+        parallel = parallelize(module, job.plan, mesh, blocks=blocks, compression=compression)
         optimizer = optimizer_of(
             parallel,
             job.problem.workload.optimizer.kind,
