@@ -11,26 +11,28 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 240
+PATIENCE_S = 480
 
 
 def run_job(script: Path, *arguments: str, paths: tuple[str, ...] = ()) -> dict[str, Any]:
     """Run a job as a process of its own; the result is the JSON object of its last line."""
     known = (str(ROOT / "src"), str(ROOT / "tests"), str(Path(__file__).parent), *paths)
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join(known), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", str(script), *arguments]
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=settings)
+    out, err = finished(job)
+    assert job.returncode == 0, f"{script.name} failed:\n{out}\n{err}"
+    return json.loads(out.splitlines()[-1])
+
+
+def finished(job: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process printed; one that hangs is ended, and what it printed is shown."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", str(script), *arguments],
-            capture_output=True,
-            text=True,
-            env=settings,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as late:
-        raise AssertionError(f"{script.name} hung:\n{late.stdout}\n{late.stderr}") from None
-    assert done.returncode == 0, f"{script.name} failed:\n{done.stdout}\n{done.stderr}"
-    return json.loads(done.stdout.splitlines()[-1])
+        return job.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        job.kill()  # its ranks end with it
+        out, err = job.communicate()
+        raise AssertionError(f"it hung:\n{out}\n{err}") from None
 
 
 def on_ranks(ranks: int, work: Callable[[int], Any]) -> list[Any]:
@@ -61,6 +63,9 @@ def _fork(rank: int, ranks: int, work: Callable[[int], Any], folder: Path) -> in
 def _work(rank: int, ranks: int, work: Callable[[int], Any], folder: Path) -> None:
     import torch.distributed as dist
 
+    from escala.training.launch.orphan import end_with_launcher
+
+    end_with_launcher()
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
     answer = work(rank)
     (folder / f"{rank}.json").write_text(json.dumps(answer))

@@ -13,6 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from escala.errors import EscalaError
 from escala.training.launch.blame import is_victim
+from escala.training.launch.orphan import end_with_launcher
 from escala.training.launch.place import Place, place_of
 from escala.training.launch.start import INTERRUPTED
 from escala.training.launch.words import leave_words
@@ -22,6 +23,7 @@ Work = Callable[[Place, Sequence[str]], int]
 
 def main(arguments: Sequence[str]) -> int:
     """Do the work that the first argument names; the result is the exit code."""
+    end_with_launcher()
     name, *rest = arguments
     place = place_of(os.environ)
     os.environ.update(place.environment)

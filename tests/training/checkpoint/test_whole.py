@@ -235,7 +235,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
 
 def saved_whole(folder: Checkpoints, state: TrainState) -> None:
     folder.save(state)
-    folder.close()
+    folder.settle()
 
 
 def filled(*given: Any) -> None:

@@ -14,6 +14,7 @@ os.environ["TORCH_FR_BUFFER_SIZE"] = "200"
 import torch
 import torch.distributed as dist
 
+from escala.training.launch.orphan import end_with_launcher
 from escala.training.launch.watchdog import Limits, Watchdog
 
 SOON = Limits(step_s=1.5, other_s=1.5, look_s=0.2, answer_s=0.6)
@@ -97,6 +98,7 @@ def fork(folder: Path, rank: int, ranks: int, work: Callable[[int], None]) -> in
         return child
     os.environ["TORCHELASTIC_ERROR_FILE"] = str(folder / f"{rank}.words")
     sys.stdout = sys.stderr
+    end_with_launcher()
     try:
         dist.init_process_group(
             "gloo",

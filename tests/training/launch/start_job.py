@@ -7,16 +7,16 @@ from pathlib import Path
 from escala.training.launch import RunFailed, start
 
 if __name__ == "__main__":
-    work, folder, restarts = sys.argv[1:]
+    work, folder, ranks = sys.argv[1:]
     told: list[str] = []
     end, code = "done", 0
     try:
         start(
-            2,
+            int(ranks),
             f"start_work:{work}",
             [folder],
             folder=Path(folder) / "run",
-            restarts=int(restarts),
+            restarts=1,
             tell=told.append,
         )
     except RunFailed as failed:

@@ -91,6 +91,14 @@ def test_one_task_of_srun_is_alone():
     assert place_of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1"}) == Place()
 
 
+def test_one_rank_of_torchrun_is_met_where_torchrun_says():
+    one = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": "29501"}
+
+    place = place_of(one)
+
+    assert (place.launcher, place.ranks, place.port) == (Launcher.TORCHRUN, 1, 29501)
+
+
 def test_a_batch_script_on_one_node_is_alone():
     assert place_of({"SLURM_JOB_ID": "1", "SLURM_NNODES": "1"}) == Place()
 

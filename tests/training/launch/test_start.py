@@ -15,15 +15,18 @@ pytestmark = [pytest.mark.optional, pytest.mark.slow]
 pytest.importorskip("torch")
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from forked import finished  # noqa: E402
+
 ROOT = HERE.parents[2]
 PATIENCE_S = 180
 
 
-def begun(work: str, folder: Path, restarts: int = 1) -> subprocess.Popen[str]:
+def begun(work: str, folder: Path, ranks: int = 2) -> subprocess.Popen[str]:
     paths = os.pathsep.join((str(ROOT / "src"), str(HERE)))
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     return subprocess.Popen(
-        [sys.executable, str(HERE / "start_job.py"), work, str(folder), str(restarts)],
+        [sys.executable, str(HERE / "start_job.py"), work, str(folder), str(ranks)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -32,14 +35,15 @@ def begun(work: str, folder: Path, restarts: int = 1) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    try:
-        out, err = process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-        raise AssertionError(f"it hung:\n{out}\n{err}") from None
+    out, err = finished(process)
     assert process.returncode == 0, f"{out}\n{err}"
     return {**json.loads(out.splitlines()[-1]), "out": out, "err": err}
+
+
+def wait_for_ranks(folder: Path, ranks: int) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while len(list(folder.glob("rank-*.json"))) < ranks and time.monotonic() < until_s:
+        time.sleep(0.1)
 
 
 def rank(folder: Path, name: str) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def test_ranks_start_again_after_a_fault_that_passes(tmp_path: Path):
 
 
 def test_wrong_input_is_one_line_and_no_further_start(tmp_path: Path):
-    seen = ended(begun("is_told_wrong", tmp_path))
+    seen = ended(begun("is_told_wrong", tmp_path, ranks=1))
 
     assert seen["end"] == "tp=6 does not divide 32 heads; choose 1, 2, 4, 8, 16 or 32"
     assert (seen["code"], seen["told"]) == (2, [])
@@ -72,11 +76,22 @@ def test_wrong_input_is_one_line_and_no_further_start(tmp_path: Path):
 
 def test_an_interrupt_reaches_all_ranks_which_save(tmp_path: Path):
     process = begun("saves_when_asked", tmp_path)
-    until_s = time.monotonic() + PATIENCE_S
-    while len(list(tmp_path.glob("rank-*.json"))) < 2 and time.monotonic() < until_s:
-        time.sleep(0.1)
+    wait_for_ranks(tmp_path, 2)
 
     process.send_signal(signal.SIGINT)
 
     assert ended(process)["end"] == "interrupted"
     assert sorted(path.name for path in tmp_path.glob("saved-*")) == ["saved-0", "saved-1"]
+
+
+def test_a_rank_ends_with_the_process_that_started_it(tmp_path: Path):
+    process = begun("saves_when_asked", tmp_path, ranks=1)
+    wait_for_ranks(tmp_path, 1)
+
+    process.kill()
+
+    until_s = time.monotonic() + PATIENCE_S
+    while not (tmp_path / "saved-0").exists() and time.monotonic() < until_s:
+        time.sleep(0.1)
+    process.communicate()
+    assert (tmp_path / "saved-0").exists()

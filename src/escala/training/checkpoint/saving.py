@@ -50,7 +50,8 @@ class Checkpoints:
     """The checkpoints of a run in one folder; every rank makes one and calls it at the same steps.
 
     With `is_async` a save only copies to host memory before training goes on, and is written in a thread over
-    a process group of its own. A save begins when the one before is whole. `close` waits for the last.
+    a process group of its own. A save begins when the one before is whole; the end of the block waits for the
+    last.
     """
 
     def __init__(self, folder: Path, *, keep: int = 2, is_async: bool = False) -> None:
@@ -72,7 +73,7 @@ class Checkpoints:
     ) -> None:
         """Wait for the last save, unless the block failed: then other ranks may be gone."""
         if error is None:
-            self.close()
+            self.settle()
 
     def save(self, state: TrainState) -> None:
         """Write a checkpoint of the state's step, or begin to; an earlier one that failed raises here."""
@@ -94,10 +95,6 @@ class Checkpoints:
         if self._pending is not None:
             pending, self._pending = self._pending, None
             self._told(pending.result)
-
-    def close(self) -> None:
-        """Wait for the last save."""
-        self.settle()
 
     def _told(self, save: Any) -> None:
         try:

@@ -56,7 +56,10 @@ class Place:
 
 
 def place_of(environment: Mapping[str, str]) -> Place:
-    """The place that the environment gives this process; alone where it was started as the only one."""
+    """The place that the environment gives this process; alone where it was started as the only one.
+
+    One rank under torchrun is a rank all the same, which is met where torchrun says.
+    """
     if "RANK" in environment or "WORLD_SIZE" in environment:
         place = _of_torch(environment)
     elif "OMPI_COMM_WORLD_RANK" in environment:
@@ -66,7 +69,8 @@ def place_of(environment: Mapping[str, str]) -> Place:
     else:
         _refuse_batch_script(environment)
         return Place()
-    return place if place.ranks > 1 else Place()
+    is_one_of_several = place.ranks > 1 or place.launcher is Launcher.TORCHRUN
+    return place if is_one_of_several else Place()
 
 
 def refuse_other_size(place: Place, devices: int) -> None:

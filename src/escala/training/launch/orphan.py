@@ -1,0 +1,20 @@
+"""Ends a rank whose launcher is gone, so that nobody trains on unseen. Does nothing where not on Linux."""
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Final
+
+PARENT_DEATH_SIGNAL: Final = 1
+"""PR_SET_PDEATHSIG of linux/prctl.h."""
+
+
+def end_with_launcher() -> None:
+    """Let the system send SIGTERM to this process when the one that started it ends."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != parent:  # it ended just before
+        os.kill(os.getpid(), signal.SIGTERM)
