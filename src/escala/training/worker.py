@@ -6,10 +6,11 @@ started it. Knows nothing of what the function does.
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.elastic.multiprocessing.errors import ErrorHandler, record
 
 from escala.errors import EscalaError
 from escala.training.launch.blame import is_victim
@@ -38,10 +39,18 @@ def main(arguments: Sequence[str]) -> int:
         return INTERRUPTED
 
 
+class Words(ErrorHandler):
+    """Leaves the words of an exception that nobody caught."""
+
+    def record_exception(self, e: BaseException) -> None:
+        """Write the exception and where it came from."""
+        leave_words(f"{type(e).__name__}: {e}", "".join(traceback.format_exception(e)))
+
+
 def ended(arguments: Sequence[str]) -> int:
     """The exit code of the work; a rank that lost another one says so without a traceback."""
     try:
-        return record(main)(arguments)
+        return record(main, Words())(arguments)
     except RuntimeError as error:
         if not is_victim(str(error)):
             raise

@@ -3,16 +3,21 @@
 import json
 import os
 import time
+from pathlib import Path
 from typing import Final
 
 FILE: Final = "TORCHELASTIC_ERROR_FILE"
 
 
-def leave_words(text: str) -> None:
-    """Write why this rank ends, where its launcher looks for it; nothing where no launcher does."""
+def leave_words(text: str, trace: str = "") -> None:
+    """Write why this rank ends, where its launcher looks for it; nothing where no launcher does.
+
+    The file appears whole: a rank may be ended while it writes, and torchelastic fails over half a file.
+    """
     path = os.environ.get(FILE)
     if not path:
         return
-    more = {"py_callstack": text, "timestamp": str(int(time.time()))}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"message": {"message": text, "extraInfo": more}}, file)
+    more = {"py_callstack": trace or text, "timestamp": str(int(time.time()))}
+    draft = Path(f"{path}.draft")
+    draft.write_text(json.dumps({"message": {"message": text, "extraInfo": more}}), encoding="utf-8")
+    draft.replace(path)
