@@ -104,6 +104,7 @@ def main(folder: Path) -> None:
         if dist.get_rank() == 0:
             with (folder / "results").open("a") as file:
                 file.write(json.dumps(found) + "\n")
+    dist.barrier()  # who ends while the first rank still compares would end the whole job
     dist.destroy_process_group()
 
 
