@@ -164,7 +164,7 @@ def _parallel(case: Case) -> tuple[list[Any], dict[str, Any]]:
     first = 0 if case.is_wrong else mesh.place(*DATA) * rows
     batches = [batch(case.kind, case.rows, place, case.has_documents) for place in range(case.steps)]
     outcomes = [step(each.rows(first, rows), _rate(place)) for place, each in enumerate(batches)]
-    held = {name: each.detach() for chunk in parallel.chunks for name, each in chunk.named_parameters()}
+    held = {name: each.detach() for chunk in parallel.chunks for name, each in _named(chunk)}
     return outcomes, {name: whole(each) if isinstance(each, DTensor) else each for name, each in held.items()}
 
 
@@ -199,7 +199,12 @@ def _alone(case: Case) -> Any:
         update.param_groups[0]["lr"] = case.rate * _rate(step)
         update.step()
         update.zero_grad()
-    return told, {name: each.detach() for name, each in module.named_parameters()}
+    return told, {name: each.detach() for name, each in _named(module)}
+
+
+def _named(module: Any) -> Any:
+    """Parameters by name; one that two parts share by both names."""
+    return module.named_parameters(remove_duplicate=False)
 
 
 def _bare(case: Case) -> Case:

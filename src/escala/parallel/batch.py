@@ -15,7 +15,8 @@ class Batch:
 
     `inputs` are tokens (n, tokens) or images (n, channels, height, width); `targets` the next token of each
     (n, tokens), or labels (n,). `documents` numbers the document of each token within its row and
-    `positions` is its place in the document, both (n, tokens); None where each row is one document.
+    `positions` is its place in the document, both (n, tokens); None where each row is one document. Where
+    context ranks have some tokens of a row each, `documents` is still told of all.
     """
 
     inputs: torch.Tensor

@@ -86,9 +86,9 @@ def by_all_to_all(experts: Experts, mesh: DeviceMesh) -> Run:
         arriving = torch.empty_like(leaving)
         dist.all_to_all_single(arriving, leaving, group=group)
         out, back = leaving.sum(1).tolist(), arriving.sum(1).tolist()
-        arrived = _Exchange.apply(tokens[order // chosen.shape[-1]], out, back, group)
+        arrived = Exchange.apply(tokens[order // chosen.shape[-1]], out, back, group)
         made = _by_expert(experts, arrived, arriving)
-        returned = _Exchange.apply(made, back, out, group)[order.argsort()]
+        returned = Exchange.apply(made, back, out, group)[order.argsort()]
         shares = returned.view(*chosen.shape, -1) * weights[..., None]
         return shares.sum(1).to(tokens.dtype)
 
@@ -102,7 +102,7 @@ def _by_expert(experts: Experts, arrived: torch.Tensor, counts: torch.Tensor) ->
     return experts.run(arrived[order], counts.sum(0))[order.argsort()]
 
 
-class _Exchange(torch.autograd.Function):
+class Exchange(torch.autograd.Function):
     """Rows sent to ranks in order, so many to each; gradients go the way back."""
 
     @staticmethod

@@ -8,16 +8,17 @@ from escala.model.plan import Plan
 from escala.parallel.compiling import compile_blocks
 from escala.parallel.compression import Compression
 from escala.parallel.context import split_context
+from escala.parallel.cutting import cut
 from escala.parallel.experts import split_experts
 from escala.parallel.formats import set_products
 from escala.parallel.huggingface import adopt
-from escala.parallel.mesh import Mesh
+from escala.parallel.mesh import PIPELINE, Mesh
 from escala.parallel.offloading import offload_activations
 from escala.parallel.parts import Parts, parts_of
 from escala.parallel.recompute import recompute_blocks
 from escala.parallel.refusals import refuse_impossible
 from escala.parallel.sharding import share
-from escala.parallel.stages import Pipeline, cut, pipeline_of
+from escala.parallel.stages import Pipeline, pipeline_of
 from escala.parallel.tensor import split_tensors
 
 
@@ -58,7 +59,8 @@ def parallelize(
     refuse_impossible(module, parts, plan, compression)
     set_products(plan, mesh.device)
     adopt(module, parts)  # before all passes: what models of other libraries call is then known to them
-    chunks = cut(module, parts, mesh)  # first: nothing of another stage shall be split or moved
+    stages = cut(module, parts, plan, mesh.place(PIPELINE))  # nothing of other stages is split or moved
+    chunks = stages.chunks
     for chunk in chunks:
         split_tensors(chunk, parts, mesh)  # before sharding: FSDP shards what is left of a tensor
         split_experts(chunk, parts, mesh)
@@ -74,5 +76,5 @@ def parallelize(
         parts=parts,
         chunks=chunks,
         called=called,
-        pipeline=pipeline_of(called, mesh),
+        pipeline=pipeline_of(stages, mesh),
     )

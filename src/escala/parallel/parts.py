@@ -11,6 +11,7 @@ from typing import Any, Final
 from torch import nn
 
 from escala.errors import InvalidInput
+from escala.parallel.absent import Absent
 from escala.parallel.words import tensor_plan
 
 LEAST_BLOCKS: Final = 2
@@ -43,8 +44,8 @@ def parts_of(module: nn.Module, blocks: tuple[str, ...] | None = None) -> Parts:
 
 def blocks_of(chunk: nn.Module, parts: Parts) -> list[nn.Module]:
     """The repeated blocks that a chunk holds, in order."""
-    modules = dict(chunk.named_modules())
-    return [modules[name] for name in parts.blocks if name in modules]
+    modules = (chunk.get_submodule(name) for name in parts.blocks)
+    return [each for each in modules if not isinstance(each, Absent)]
 
 
 def _given(module: nn.Module, blocks: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from torch import nn
 from escala.errors import InvalidInput
 from escala.model.plan import Offload, Plan, Precision, Recompute
 from escala.parallel.compression import Compression
+from escala.parallel.context import context_reasons
+from escala.parallel.cutting import stage_reasons
 from escala.parallel.formats import AUTOCAST
 from escala.parallel.indivisible import expert_reasons, tensor_reasons
 from escala.parallel.lora import is_adapted
@@ -18,8 +20,10 @@ def refuse_impossible(
 ) -> None:
     """Raise for a plan that this module cannot be run under."""
     found = (
+        stage_reasons(module, parts, plan),
         tensor_reasons(module, parts, plan),
         expert_reasons(module, parts, plan),
+        context_reasons(module, parts, plan),
         _formats(plan),
         _sharing(plan),
         _offloads(plan),
@@ -68,11 +72,13 @@ def _offloads(plan: Plan) -> Iterator[str]:
 
 
 def _compressions(plan: Plan, compression: Compression) -> Iterator[str]:
-    is_replicated = plan.zero < 2 and plan.tp * plan.ep == 1 and plan.dp * plan.cp > 1
+    is_replicated = plan.zero < 2 and plan.tp * plan.ep * plan.pp == 1 and plan.dp * plan.cp > 1
     if compression is not Compression.NONE and not is_replicated:
-        yield f"{compression} gradients are sent by DDP alone: dp above 1, zero 0 or 1, tp and ep 1"
+        yield f"{compression} gradients are sent by DDP alone: dp above 1, zero 0 or 1, tp, ep and pp 1"
 
 
 def _adapters(module: nn.Module, plan: Plan) -> Iterator[str]:
     if plan.tp * plan.ep > 1 and is_adapted(module):
         yield "maps with adapters cannot be split over tensor or expert ranks; set tp and ep to 1"
+    if plan.pp > 1 and is_adapted(module):
+        yield "models with adapters are not cut into stages yet; set pp to 1"

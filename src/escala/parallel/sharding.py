@@ -37,7 +37,8 @@ def share(chunk: nn.Module, parts: Parts, mesh: Mesh, compression: Compression) 
     """The chunk as data-parallel ranks call it: inside DDP, or itself where it is alone or under FSDP2."""
     is_split = any(isinstance(each, DTensor) for each in chunk.parameters())
     if mesh.plan.zero < 2 and not is_split:
-        return chunk if mesh.size(*mesh.together) == 1 else _replicated(chunk, mesh, compression)
+        is_alone = mesh.size(*mesh.together) == 1 or mesh.plan.pp > 1  # a pipeline averages gradients itself
+        return chunk if is_alone else _replicated(chunk, mesh, compression)
     _wrap(chunk, parts, mesh)
     _check(chunk, mesh)
     _same_statistics(chunk, mesh)

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from torch import nn
 
+from escala.parallel.absent import Absent
+
 
 class Word(StrEnum):
     """What tensor ranks do with the weights of a module.
@@ -78,10 +80,10 @@ def _ends(model: Any, first: tuple[str, ...], last: tuple[str, ...]) -> dict[str
 
 
 def worded(module: nn.Module, plan: Mapping[str, str]) -> Iterator[tuple[str, nn.Module, str]]:
-    """Modules with a word: (name, module, word)."""
+    """Modules with a word that are held: (name, module, word)."""
     patterns = [(_pattern(pattern), word) for pattern, word in plan.items() if word != Word.COUNT]
     for name, each in module.named_modules():
-        for pattern, word in patterns:
+        for pattern, word in patterns if not isinstance(each, Absent) else ():
             if pattern.fullmatch(name):
                 yield name, each, word
 
