@@ -92,11 +92,19 @@ def print_trained(console: Console, given: Trained) -> None:
     for label, chunks in (
         ("Gap", cause_lines(given.cause)),
         ("Bound", [] if given.profile is None else [given.profile.verdict.told]),
+        ("Batch", _noise_lines(given)),
         ("Saved", [given.checkpoint] if given.checkpoint else []),
         ("Note", list(given.notes)),
         ("Unsaid", list(given.unsaid)),
     ):
         hanging(console, label, [line for each in chunks for line in folded(Text(each), room(console))])
+
+
+def _noise_lines(given: Trained) -> list[str]:
+    if given.noise_batch is None:
+        return []
+    said = count(max(round(given.noise_batch), 1))
+    return [f"by the noise of the gradients, more than about {said} samples a step buy little"]
 
 
 def _headline(given: Trained) -> str:

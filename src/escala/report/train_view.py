@@ -99,6 +99,7 @@ def _choices(problem: Problem, plan: Plan, given: Mapping[str, Any]) -> Choices:
         ),
         evaluate_every=given["eval_every"],
         is_observed=given["observe"],
+        watches_noise=given["noise"],
     )
 
 

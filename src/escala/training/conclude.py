@@ -31,6 +31,7 @@ class Trained:
     """What a run came to. Schema escala/train@1; `unsaid` says what could not be compared, and why.
 
     Losses are means in nats per target. `held_out_loss` is that of the last evaluation.
+    `noise_batch` is the batch, in samples, beyond which more data parallelism buys little, if it was watched.
     """
 
     schema: str
@@ -44,6 +45,7 @@ class Trained:
     first_loss: float | None
     last_loss: float | None
     held_out_loss: float | None
+    noise_batch: float | None
     run: RunRecord | None
     verified: Verified | None
     profile: Profile | None
@@ -132,6 +134,7 @@ def concluded(
         first_loss=records[0].loss if records else None,
         last_loss=records[-1].loss if records else None,
         held_out_loss=losses[-1] if losses else None,
+        noise_batch=records[-1].noise_batch if records else None,
         run=run,
         verified=None if run is None else _verified(job, run, unsaid),
         profile=seen,

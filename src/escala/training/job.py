@@ -71,6 +71,7 @@ class Choices:
     outer: Outer = field(default_factory=Outer)
     evaluate_every: int = 0
     is_observed: bool = True
+    watches_noise: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

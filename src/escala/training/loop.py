@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from escala.parallel.local_steps import LocalSteps
 from escala.parallel.mesh import Mesh
 from escala.parallel.step import Outcome, Step
 from escala.training.job import Job
+from escala.training.noise import Lengths, Noise
 from escala.training.rates import learning_rate
 from escala.training.steprecord import STEP_SCHEMA, StepRecord
 
@@ -27,10 +28,11 @@ Observer = Callable[[int], AbstractContextManager[Any]]
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """How far a run is: steps and samples so far, also those before it was resumed."""
+    """How far a run is: steps and samples so far, also those before it was resumed; noise of this session."""
 
     step: int = 0
     samples: int = 0
+    noise: Noise = field(default_factory=Noise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,22 @@ def steps(run: Run, stop: Stop, observe: Observer, observed: range) -> Iterator[
             outcome, step_s, wait_s = _one(run)
         run.done.step += 1
         run.done.samples += run.job.global_batch
+        run.done.noise = _noise(run, outcome)
         session += 1
         yield _record(run, outcome, (step_s, wait_s), (began_s, session), flop, is_observed=is_observed)
+
+
+def _noise(run: Run, outcome: Outcome) -> Noise:
+    """What gradients of parts of the step and of the whole tell of noise, beside the steps before."""
+    if outcome.parts is None or outcome.part_squared_norm is None or outcome.is_skipped:
+        return run.done.noise
+    lengths = Lengths(
+        few=run.job.global_batch / outcome.parts,
+        many=run.job.global_batch,
+        few_squared_norm=outcome.part_squared_norm,
+        many_squared_norm=outcome.gradient_norm**2,
+    )
+    return run.done.noise.after(lengths)
 
 
 def meets(run: Run) -> bool:
@@ -117,6 +133,7 @@ def _record(
         left_s=elapsed_s / session * (job.choices.steps - run.done.step),
         is_observed=is_observed,
         is_skipped=outcome.is_skipped,
+        noise_batch=run.done.noise.batch,
     )
 
 

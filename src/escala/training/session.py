@@ -124,7 +124,12 @@ class _Session:
         agree = None
         if job.plan.local_steps > 1:
             agree = LocalSteps(parallel.chunks, mesh, job.choices.outer)
-        step = Step(parallel, optimizer, clip_norm=job.choices.update.clip_norm)
+        step = Step(
+            parallel,
+            optimizer,
+            clip_norm=job.choices.update.clip_norm,
+            watches_parts=job.choices.watches_noise,
+        )
         state = TrainState(
             chunks=parallel.chunks if agree is None else (*parallel.chunks, agree.kept),
             optimizer=optimizer,
@@ -147,7 +152,7 @@ class _Session:
             data=data,
             agree=agree,
             state=state if resumed is None else resumed.state,
-            notes=() if resumed is None else (_told(resumed.state), *resumed.notes),
+            notes=(() if resumed is None else (_told(resumed.state), *resumed.notes)) + _unseen(job, step),
         )
 
     def trained(self, stop: Stop) -> Trained | None:
@@ -288,6 +293,12 @@ def _most(peak_bytes: float | None) -> float | None:
     found: list[float | None] = [None] * dist.get_world_size()
     dist.all_gather_object(found, peak_bytes)
     return max((each for each in found if each is not None), default=None)
+
+
+def _unseen(job: Job, step: Step) -> tuple[str, ...]:
+    if not job.choices.watches_noise or step.parts is not None:
+        return ()
+    return ("the gradient's noise is seen in the plain data-parallel gradients of several ranks alone",)
 
 
 def _told(state: TrainState) -> str:

@@ -21,6 +21,7 @@ NAMES: Final = {
     "held_out_loss": "eval/loss",
     "learning_rate": "train/learning_rate",
     "gradient_norm": "train/grad_norm",
+    "noise_batch": "train/noise_scale",
     "tokens_per_s": "throughput/tokens_per_sec",
     "mfu": "throughput/mfu",
     "step_s": "time/step_sec",

@@ -14,7 +14,8 @@ class StepRecord:
     global batch, in nats. `wait_s` is the part of `step_s` before the batch was there. `peak_bytes` is the
     highest of the ranks so far, of the device's allocator; None on processors, whose allocator keeps no
     account. `is_observed` steps ran under the profiler and are slower; `held_out_loss` is there where the
-    step was followed by an evaluation.
+    step was followed by an evaluation, `noise_batch` (samples a step beyond which more buy little) where it
+    was asked for and shows.
     """
 
     schema: str
@@ -33,3 +34,4 @@ class StepRecord:
     is_observed: bool
     is_skipped: bool
     held_out_loss: float | None = None
+    noise_batch: float | None = None
