@@ -151,7 +151,9 @@ def test_selective_recompute_computes_no_product_again_and_full_all_of_them(alon
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of torch's own compiler, when imported
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit:DeprecationWarning", "ignore:The .grad attribute"
+)  # of torch's compiler
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.SELECTIVE])
 def test_compiled_blocks_learn_as_eager_ones_do(alone, recompute, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
