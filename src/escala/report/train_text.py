@@ -104,7 +104,7 @@ def _noise_lines(given: Trained) -> list[str]:
     if given.noise_batch is None:
         return []
     said = count(max(round(given.noise_batch), 1))
-    return [f"by the noise of the gradients, more than about {said} samples a step buy little"]
+    return [f"by the noise of the gradients, a global batch above about {said} buys little"]
 
 
 def _headline(given: Trained) -> str:
