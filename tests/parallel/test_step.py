@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from escala.errors import InvalidInput  # noqa: E402
 from escala.model.plan import Compile, Offload, Precision, Recompute  # noqa: E402
+from escala.model.workload import OptimizerKind  # noqa: E402
 from escala.parallel.accumulate import split  # noqa: E402
 from escala.parallel.batch import IGNORED  # noqa: E402
 from escala.parallel.mesh import mesh_of  # noqa: E402
@@ -160,7 +161,7 @@ def test_compiled_blocks_learn_as_eager_ones_do(alone, recompute, tmp_path, monk
     eager, compiled = made(), made(compile=Compile.DEFAULT, recompute=recompute)
     given = batch("llama", 8, 0, False)
 
-    plain, other = step_of(eager), step_of(compiled)
+    plain, other = (Step(each, optimizer_of(each, OptimizerKind.SGD, rate=0.1)) for each in (eager, compiled))
     losses = [(plain(given).loss, other(given).loss) for _ in range(2)]
 
     assert all(abs(left - right) < 5e-6 for left, right in losses)
