@@ -79,3 +79,12 @@ def test_a_network_without_description_is_refused(tmp_path: Path):
 
     with pytest.raises(InvalidInput, match="no description of its network"):
         export(latest(tmp_path), tmp_path / "out")
+
+
+def test_adapters_are_not_written_as_a_model(tmp_path: Path):
+    model = torch.nn.ModuleDict({"lora_A": torch.nn.Linear(2, 2)})
+    optimizer = torch.optim.SGD(model.parameters())
+    Checkpoints(tmp_path).save(TrainState(chunks=(model,), optimizer=optimizer, config={"name": "tiny"}))
+
+    with pytest.raises(InvalidInput, match="holds adapters beside frozen weights"):
+        export(latest(tmp_path), tmp_path / "out")

@@ -10,6 +10,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from escala.errors import InvalidInput, MissingExtra
+from escala.parallel.lora import ADAPTER
 from escala.training.checkpoint.facts import read_facts
 from escala.training.checkpoint.folders import PARTIAL, remove, sync
 from escala.training.checkpoint.saving import expect_one_process
@@ -67,6 +68,11 @@ def _weights(folder: Path, config: Mapping[str, Any]) -> dict[str, torch.Tensor]
     expect_one_process()
     dcp.load(saved, storage_reader=reader, planner=planner, no_dist=True)
     weights = {name.removeprefix(MODEL): tensor for name, tensor in saved.items()}
+    if any(ADAPTER in name for name in weights):
+        raise InvalidInput(
+            f"{folder} holds adapters beside frozen weights, which transformers does not load as one model; "
+            "resume it and merge them (peft's merge_adapter), then save_pretrained"
+        )
     if config.get("tie_word_embeddings"):
         weights.pop(HEAD, None)  # transformers takes the embedding for it
     return weights
