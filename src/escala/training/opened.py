@@ -8,7 +8,7 @@ from typing import Final
 from escala.errors import InvalidInput
 from escala.model.network import Network
 from escala.training.data.images import Images
-from escala.training.data.index import INDEX, TRAIN, VALIDATION
+from escala.training.data.index import INDEX, TRAIN, VALIDATION, read_index
 from escala.training.data.pictures import picture_folder
 from escala.training.data.samples import Source
 from escala.training.data.standard_library import standard_library
@@ -29,13 +29,16 @@ class Opened:
     held_out: Source | None
 
 
-def opened(job: Job, progress: Callable[[str, float], None]) -> Opened:
-    """Open what a job names; the corpus of the standard library is made in the run's folder."""
+def opened(job: Job, threads: int, progress: Callable[[str, float], None]) -> Opened:
+    """Open what a job names; the corpus of the standard library is made in the run's folder.
+
+    Images are decoded by so many threads.
+    """
     network = job.problem.workload.network
     if job.choices.data == SYNTHETIC:
         return Opened(train=_made(job), held_out=None)
     if network.is_image:
-        return _images(job, Path(job.choices.data))
+        return _images(job, Path(job.choices.data), threads)
     if job.choices.data != STDLIB:
         return _texts(job, Path(job.choices.data))
     folder = job.folder / "corpus"
@@ -58,21 +61,24 @@ def _texts(job: Job, folder: Path) -> Opened:
             f"`escala data prepare SOURCE -o {folder}`, or choose {STDLIB} or {SYNTHETIC}"
         )
     sequence = job.problem.workload.sequence_tokens
-    parts = [open_tokens(folder, part) for part in (TRAIN, VALIDATION)]
-    parts[0].require_vocabulary(_vocabulary(job.problem.workload.network))
-    train = Texts(tokens=parts[0], sequence_tokens=sequence, seed=job.choices.seed)
-    if len(parts[1]) <= sequence * job.global_batch:  # too few for one batch
+    tokens = open_tokens(folder, TRAIN)
+    tokens.require_vocabulary(_vocabulary(job.problem.workload.network))
+    train = Texts(tokens=tokens, sequence_tokens=sequence, seed=job.choices.seed)
+    others = read_index(folder).of(VALIDATION)
+    if sum(each.tokens for each in others) <= sequence * job.global_batch:  # too few for one batch
         return Opened(train=train, held_out=None)
-    return Opened(train=train, held_out=Texts(tokens=parts[1], sequence_tokens=sequence, seed=None))
+    held_out = Texts(tokens=open_tokens(folder, VALIDATION), sequence_tokens=sequence, seed=None)
+    return Opened(train=train, held_out=held_out)
 
 
-def _images(job: Job, folder: Path) -> Opened:
+def _images(job: Job, folder: Path, threads: int) -> Opened:
     if job.choices.data == STDLIB:
         raise InvalidInput("the standard library holds no images; give --data a folder of them, or synthetic")
     pictures, classes = picture_folder(folder), _classes(job.problem.workload.network)
     if pictures.classes > classes:
         raise InvalidInput(f"{folder} has {pictures.classes} classes and the network {classes}; give another")
-    train = Images(pictures=pictures, pixels=PIXELS, seed=job.choices.seed, is_augmented=True)
+    seed = job.choices.seed
+    train = Images(pictures=pictures, pixels=PIXELS, seed=seed, is_augmented=True, threads=threads)
     return Opened(train=train, held_out=None)
 
 

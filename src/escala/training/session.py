@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from escala.errors import InvalidInput
 from escala.inputs import reason
+from escala.measurement.bench.host import host_facts, usable_cores
 from escala.measurement.bench.rounds import Stop, stoppable
 from escala.measurement.job.trace import collect
 from escala.parallel.batch import Batch
@@ -81,9 +82,10 @@ def _joined(setting: Setting) -> Iterator[None]:
 
 def _in_turn(job: Job, setting: Setting) -> Opened:
     """The samples; the first rank may have to make them, then the first one of every other node."""
+    threads = max(usable_cores(host_facts()) // setting.place.local_ranks, 1)
     for is_due in (setting.place.rank == 0, setting.place.local_rank == 0, True):
         if is_due:
-            found = opened(job, setting.progress)
+            found = opened(job, threads, setting.progress)
         dist.barrier()
     return found
 
