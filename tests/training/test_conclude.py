@@ -47,7 +47,13 @@ def record(step: int, step_s: float, **given) -> StepRecord:
 
 
 def test_warm_up_and_observed_steps_are_not_timed():
-    steps = [record(1, 90.0), record(2, 80.0), record(3, 70.0), record(4, 1.0), record(5, 50.0, is_observed=True)]
+    steps = [
+        record(1, 90.0),
+        record(2, 80.0),
+        record(3, 70.0),
+        record(4, 1.0),
+        record(5, 50.0, is_observed=True),
+    ]
 
     found = run_record(job(), [*steps, record(6, 3.0), record(7, 2.0)], None)
 
