@@ -151,7 +151,7 @@ def _parallel(case: Case) -> tuple[list[Any], dict[str, Any]]:
     from escala.parallel.optimizers import optimizer_of
     from escala.parallel.parallelize import parallelize
     from escala.parallel.pieces import whole
-    from escala.parallel.step import Step
+    from escala.parallel.step import Step, evaluate
     from parallel.models import model
 
     mesh = mesh_of(case.plan, torch.device("cpu"))
@@ -163,7 +163,9 @@ def _parallel(case: Case) -> tuple[list[Any], dict[str, Any]]:
     rows = case.rows // mesh.size(*DATA)
     first = 0 if case.is_wrong else mesh.place(*DATA) * rows
     batches = [batch(case.kind, case.rows, place, case.has_documents) for place in range(case.steps)]
+    told = evaluate(parallel, batches[0].rows(first, rows)) if case.plan.pp > 1 else None
     outcomes = [step(each.rows(first, rows), _rate(place)) for place, each in enumerate(batches)]
+    assert told is None or abs(told - outcomes[0].loss) <= case.tolerance, (told, outcomes[0].loss)
     held = {name: each.detach() for chunk in parallel.chunks for name, each in _named(chunk)}
     return outcomes, {name: whole(each) if isinstance(each, DTensor) else each for name, each in held.items()}
 

@@ -97,7 +97,9 @@ def dropouts(config: Any) -> dict[str, float]:
     return {
         name: value
         for name, value in found.items()
-        if value and isinstance(value, float) and not name.startswith("summary_")  # of no language model
+        if value
+        and isinstance(value, float)
+        and not name.startswith(("summary_", "classifier_"))  # of other heads than a language model's
     }
 
 
