@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from forked import on_ranks
 
-from escala.model.plan import Plan
+from escala.model.plan import Plan, Schedule
 from escala.parallel.mesh import DATA, mesh_of
 from escala.parallel.optimizers import optimizer_of
 from escala.parallel.parallelize import parallelize
@@ -25,13 +25,17 @@ FOUR = {
     "ZeRO-1": plan(dp=4, zero=1, shard=4),
     "ZeRO-2": plan(dp=4, zero=3, shard=4),
     "HSDP": plan(dp=4, zero=3, reshard=True, shard=2),
+    "stages x sharded": plan(dp=2, zero=3, shard=2, pp=2, schedule=Schedule.ONE_F_ONE_B, micro_batches=2),
+    "two stages a rank": plan(dp=2, pp=2, schedule=Schedule.INTERLEAVED, virtual_stages=2, micro_batches=2),
     "tensor x sharded": plan(dp=2, zero=3, reshard=True, shard=2, tp=2, sp=True),
 }
 TWO = {"replicated": plan(dp=2), "sharded": plan(dp=2, zero=3, shard=2)}
 OTHERS = {
     "tensor": ("llama", plan(tp=2, sp=True)),
     "tied": ("hf-gpt2", TWO["sharded"]),
+    "tied over stages": ("hf-gpt2", plan(pp=2, schedule=Schedule.GPIPE, micro_batches=2)),
     "fused": ("hf-gpt2", plan(tp=2)),
+    "experts": ("moe", plan(dp=2, zero=3, shard=2, ep=2)),
     "width of experts": ("moe", plan(tp=2, etp=2)),
 }
 KINDS = ("llama", "hf-gpt2", "moe")
@@ -74,7 +78,7 @@ def four(folder: Path) -> list[Any]:
         seen = {"whole": Run(SAVING).train(LAST, folder / "sharded")}
         for name, other in FOUR.items():
             seen[name] = Run(other).resumed(folder / "sharded")
-        for name in ("replicated", "ZeRO-1", "tensor x sharded"):
+        for name in ("replicated", "ZeRO-1", "tensor x sharded", "stages x sharded", "two stages a rank"):
             Run(FOUR[name]).train(SAVED, folder / name)
             seen[f"sharded after {name}"] = Run(SAVING).resumed(folder / name)
         for kind in KINDS:

@@ -22,13 +22,16 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run_job(HERE / "planned.py", str(tmp_path_factory.mktemp("runs")))
 
 
-@pytest.mark.parametrize("name", ["replicated", "ZeRO-1", "ZeRO-2", "HSDP"])
+COMPOSED = ["replicated", "ZeRO-1", "tensor x sharded", "stages x sharded", "two stages a rank"]
+
+
+@pytest.mark.parametrize("name", [*COMPOSED, "ZeRO-2", "HSDP"])
 def test_sharded_weights_are_resumed_by_another_plan(seen: dict[str, Any], name: str):
     for rank in seen["four"]:
         assert rank[name] == pytest.approx(rank["whole"][3:], abs=NEAR)
 
 
-@pytest.mark.parametrize("name", ["replicated", "ZeRO-1"])
+@pytest.mark.parametrize("name", COMPOSED)
 def test_another_plan_is_resumed_by_sharded_weights(seen: dict[str, Any], name: str):
     for rank in seen["four"]:
         assert rank[f"sharded after {name}"] == pytest.approx(rank["whole"][3:], abs=NEAR)
@@ -40,7 +43,14 @@ def test_two_ranks_resume_what_four_saved(seen: dict[str, Any], name: str):
         assert rank[name] == pytest.approx(seen["four"][0]["whole"][3:], abs=NEAR)
 
 
-OTHERS = {"tensor": "llama", "tied": "hf-gpt2", "fused": "hf-gpt2", "width of experts": "moe"}
+OTHERS = {
+    "tensor": "llama",
+    "tied": "hf-gpt2",
+    "tied over stages": "hf-gpt2",
+    "fused": "hf-gpt2",
+    "experts": "moe",
+    "width of experts": "moe",
+}
 
 
 @pytest.mark.parametrize("name", OTHERS)
