@@ -1,67 +1,52 @@
-"""Save on four ranks, resume under other layouts; prints what was seen as one JSON line."""
+"""Save on two ranks while training goes on, resume with dropout and on one; prints it as one JSON line."""
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import torch
 from decoder import Run
 from forked import on_ranks
 
 from escala.errors import EscalaError
-from escala.training.checkpoint import Checkpoints, latest, read_facts
+from escala.training.checkpoint import Checkpoints, latest
+
+DROPOUT = 0.2
 
 
-def four(folder: Path) -> Any:
+def two(folder: Path) -> list[Any]:
     def work(rank: int) -> Any:
-        run, seen = Run("fsdp"), {}
-        seen["whole"] = run.train(6)
-        run = Run("fsdp")
-        with Checkpoints(folder / "sync") as checkpoints:
-            run.train(3, checkpoints, at=3)
-        run = Run("fsdp")
-        with Checkpoints(folder / "async", is_async=True) as checkpoints:
-            seen["while saving"] = run.train(6, checkpoints, at=3)[3:]
-        for kind, source in (("tensor", "sync"), ("pipeline", "sync"), ("fsdp", "async")):
-            run = Run(kind)
-            seen[f"notes of {kind}"] = run.resume(latest(folder / source))
-            with Checkpoints(folder / kind) as checkpoints:
-                seen[kind] = run.train(6, checkpoints, at=5)
-        for source in ("tensor", "pipeline"):
-            run = Run("fsdp")
-            run.resume(latest(folder / source))
-            seen[f"fsdp after {source}"] = run.train(6)
-        return seen
-
-    return on_ranks(4, work)
-
-
-def two(folder: Path) -> Any:
-    def work(rank: int) -> Any:
-        seen: dict[str, Any] = {}
-        run = Run("fsdp")
-        seen["notes"] = run.resume(latest(folder / "sync"))
-        seen["fsdp"] = run.train(6)
-        seen["dropped"] = Run("fsdp", dropout=0.2).train(4)
-        run = Run("fsdp", dropout=0.2)
+        seen: dict[str, Any] = {"whole": Run().train(6), "dropped": Run(DROPOUT).train(4)}
+        with Checkpoints(folder / "plain", is_async=True) as checkpoints:
+            seen["while saving"] = Run().train(6, checkpoints, at=3)
         with Checkpoints(folder / "dropout") as checkpoints:
-            run.train(2, checkpoints, at=2)
+            Run(DROPOUT).train(2, checkpoints, at=2)
+        run = Run()
+        run.resume(latest(folder / "plain"))
+        seen["resumed"] = run.train(6)
+        run = Run(DROPOUT)
         torch.manual_seed(99)
-        run = Run("fsdp", dropout=0.2)
-        seen["notes of dropout"] = run.resume(latest(folder / "dropout"))
+        seen["notes"] = run.resume(latest(folder / "dropout"))
         seen["dropped again"] = run.train(4)
-        seen["wrong optimizer"] = refused(lambda: Run("fsdp", optimizer=torch.optim.SGD), folder)
+        seen["wrong optimizer"] = refused(Run(optimizer=torch.optim.SGD), folder / "plain")
         return seen
 
     return on_ranks(2, work)
 
 
-def refused(build: Any, folder: Path) -> str:
+def one(folder: Path) -> list[Any]:
+    def work(rank: int) -> Any:
+        run = Run()
+        notes = run.resume(latest(folder / "plain"))
+        return {"notes": notes, "resumed": run.train(6)}
+
+    return on_ranks(1, work)
+
+
+def refused(run: Run, folder: Path) -> str:
     try:
-        build().resume(latest(folder / "sync"))
+        run.resume(latest(folder))
     except EscalaError as error:
         return str(error)
     return "nothing was refused"
@@ -69,6 +54,4 @@ def refused(build: Any, folder: Path) -> str:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    seen = {"four": four(place), "two": two(place)}
-    seen["facts"] = {"ranks": read_facts(latest(place / "sync")).ranks}
-    print(json.dumps(seen))
+    print(json.dumps({"two": two(place), "one": one(place)}))
