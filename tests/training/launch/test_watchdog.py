@@ -9,6 +9,8 @@ import pytest
 pytestmark = [pytest.mark.optional, pytest.mark.slow]
 pytest.importorskip("torch")
 
+from escala.training.launch import watchdog  # noqa: E402
+
 HERE = Path(__file__).parent
 
 
@@ -47,3 +49,37 @@ def test_a_stopped_process_does_not_answer(seen: dict[str, Any]):
 def test_ranks_that_compute_for_long_go_on(seen: dict[str, Any]):
     assert [rank["code"] for rank in seen["computes"]] == [0, 0]
     assert [rank["words"] for rank in seen["computes"]] == ["", ""]
+
+
+def test_the_limit_is_ten_median_steps_without_what_was_saved_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    clock = Clock()
+    monkeypatch.setattr(watchdog, "time", clock)
+    watched = watchdog.Watchdog(None, tmp_path)
+
+    for step in range(1, 5):
+        watched.step(step)
+        clock.now_s += 20
+        with watched.phase("saving"):
+            clock.now_s += 100
+            assert watched.limit_s() == 600
+    watched.step(5)
+
+    assert watched.limit_s() == 200  # 10 * 20 s
+
+
+def test_the_first_steps_may_compile(tmp_path: Path):
+    watched = watchdog.Watchdog(None, tmp_path)
+    watched.step(1)
+
+    assert watched.limit_s() == 600
+
+
+class Clock:
+    """As the module time, at an hour that the test sets."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s

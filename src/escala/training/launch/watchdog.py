@@ -53,7 +53,7 @@ class Watchdog:
     def __init__(self, store: Any, folder: Path, limits: Limits | None = None) -> None:
         self._store, self._folder, self._limits = store, folder, limits or Limits()
         self._seconds: deque[float] = deque(maxlen=REMEMBERED)
-        self._step, self._phase, self._since_s = 0, "starting", time.monotonic()
+        self._step, self._phase, self._since_s, self._trained_s = 0, "starting", time.monotonic(), 0.0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="escala-watchdog", daemon=True)
 
@@ -75,14 +75,16 @@ class Watchdog:
         """A step begins, and the one before it has ended."""
         now_s = time.monotonic()
         if self._phase == TRAINING:
-            self._seconds.append(now_s - self._since_s)
-        self._step, self._phase, self._since_s = step, TRAINING, now_s
+            self._seconds.append(self._trained_s + now_s - self._since_s)
+        self._step, self._phase, self._since_s, self._trained_s = step, TRAINING, now_s, 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Something else than a step goes on, such as saving; it may take longer."""
-        before = self._phase
-        self._phase, self._since_s = name, time.monotonic()
+        """Something else goes on, such as saving: it may take longer and is no part of the step."""
+        before, now_s = self._phase, time.monotonic()
+        if before == TRAINING:
+            self._trained_s += now_s - self._since_s
+        self._phase, self._since_s = name, now_s
         try:
             yield
         finally:
