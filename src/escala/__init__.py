@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from escala.planning.space import SpaceLimits
     from escala.planning.timeline import timeline
     from escala.planning.why import families
+    from escala.report.planfile import read_plan
+    from escala.training.prepare import prepare
 
 __version__ = "0.1.0"
 
@@ -60,7 +62,9 @@ _HOMES: Final = {
     "explain": "escala.model.explain",
     "families": "escala.planning.why",
     "find_network": "escala.formats.networks",
+    "prepare": "escala.training.prepare",
     "read_cluster": "escala.formats.cluster_toml",
+    "read_plan": "escala.report.planfile",
     "search": "escala.planning.search",
     "sensitivity": "escala.planning.sensitivity",
     "timeline": "escala.planning.timeline",
@@ -89,7 +93,9 @@ __all__ = [
     "explain",
     "families",
     "find_network",
+    "prepare",
     "read_cluster",
+    "read_plan",
     "search",
     "sensitivity",
     "timeline",

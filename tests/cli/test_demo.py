@@ -27,7 +27,7 @@ def test_demo_measures_plans_explains_and_writes_its_files(
     assert "From peak to achieved" in there
     assert max(len(line) for line in result.out.splitlines() if not line.startswith("$")) <= 80
     assert read_plan(tmp_path / "escala-demo" / "plan.json").problem.cluster.devices == 8
-    assert "wrote escala-demo/trace.json" in result.err
+    assert "wrote escala-demo/timeline.json" in result.err
 
 
 def test_demo_in_json_is_one_document(run, tmp_path: Path, measured: None):

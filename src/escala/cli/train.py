@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "escala train plan.json --steps 500",
-    "escala train plan.json --module ./llama-3.2-1b --data corpus --steps 2000 --save-every 200",
+    "escala train plan.json --module ./llama --data tokens --steps 2000",
     "torchrun --nproc-per-node 8 -m escala train plan.json --steps 500",
     "escala train plan.json --steps 5000 --nodes 4",
 )

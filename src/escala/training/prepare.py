@@ -14,7 +14,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.utils.data import DataLoader, DistributedSampler
 
 from escala.errors import InvalidInput
@@ -108,6 +107,8 @@ def _optimizer(
 
 
 def _sharded(given: torch.optim.Optimizer, groups: list[dict[str, Any]], mesh: Mesh) -> torch.optim.Optimizer:
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # importing it warns of what it compiles
+
     return ZeroRedundancyOptimizer(
         groups, type(given), process_group=mesh.group(SHARD, CONTEXT), **given.defaults
     )

@@ -14,6 +14,7 @@ from escala.inputs import reason
 from escala.measurement.bench.host import host_facts, usable_cores
 from escala.measurement.bench.rounds import Stop, stoppable
 from escala.measurement.job.trace import collect
+from escala.model.workload import OptimizerKind
 from escala.parallel.batch import Batch
 from escala.parallel.compression import Compression
 from escala.parallel.local_steps import LocalSteps
@@ -120,8 +121,7 @@ class _Session:
             parallel,
             job.problem.workload.optimizer.kind,
             rate=job.choices.rate.highest,
-            weight_decay=job.choices.update.weight_decay,
-            betas=job.choices.update.betas,
+            **_settings(job),
         )
         agree = None
         if job.plan.local_steps > 1:
@@ -288,6 +288,15 @@ class _Session:
             checkpoint=latest(self.job.folder / CHECKPOINTS),
             notes=self.notes,
         )
+
+
+def _settings(job: Job) -> dict[str, Any]:
+    """What the optimizer is told besides its rate: momenta as its kind has them."""
+    update, optimizer = job.choices.update, job.problem.workload.optimizer
+    if optimizer.kind is OptimizerKind.SGD:
+        momentum = update.betas[0] if optimizer.moments else 0.0
+        return {"weight_decay": update.weight_decay, "momentum": momentum}
+    return {"weight_decay": update.weight_decay, "betas": update.betas}
 
 
 def _most(peak_bytes: float | None) -> float | None:
