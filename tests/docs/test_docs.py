@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import importlib.util
 import io
 import re
 import shlex
@@ -87,22 +86,22 @@ def test_commands_of_page_answer(path: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def _exists(dotted: str) -> bool:
-    """Whether a dotted name is a module, or something in one."""
+    """Whether a dotted name is a module, or something in one; also where the module needs torch."""
     module, _, attribute = dotted.rpartition(".")
-    if importlib.util.find_spec(module) is None:
-        return False
-    return importlib.util.find_spec(dotted) is not None or hasattr(importlib.import_module(module), attribute)
+    try:
+        importlib.import_module(dotted)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            return True
+        return attribute in dir(importlib.import_module(module))
+    return True
 
 
 @pytest.mark.parametrize("path", script().pages(), ids=name)
 def test_named_functions_exist(path: Path):
     missing = []
     for dotted in set(DOTTED.findall(path.read_text())):
-        try:
-            found = _exists(dotted)
-        except ModuleNotFoundError as error:  # it is there, and needs a library that is not
-            found = error.name == "torch"
-        missing += [] if found else [dotted]
+        missing += [] if _exists(dotted) else [dotted]
 
     assert missing == []
 
