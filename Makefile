@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 VENV_HF := .venv-hf
+VENV_RUN := .venv-run
 # The newest release with which the optional tests were run. On Linux, PyPI's file for it brings CUDA (GBs);
 # a file of the CPU build in a folder that PIP_FIND_LINKS names is preferred.
 TORCH ?= torch==2.13.0
@@ -39,8 +40,8 @@ endef
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/.core-ok ## Set up, then run `escala demo`
-	@$(VENV)/bin/escala demo
+run: $(VENV_RUN)/.ok ## Set up with PyTorch, then run `escala demo`: bench, plan, train, verify
+	@$(VENV_RUN)/bin/escala demo
 
 test: ## Set up, then run every test that needs no optional library
 	@scripts/test
@@ -57,7 +58,7 @@ check: ## Lint, format, types, layers, dependencies: all must be green before a 
 env: $(VENV)/.dev-ok ## Set up the environment for development only
 
 clean: ## Delete environments, caches and build results
-	rm -rf $(VENV) $(VENV_HF) build dist .coverage htmlcov
+	rm -rf $(VENV) $(VENV_HF) $(VENV_RUN) build dist .coverage htmlcov
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -71,6 +72,11 @@ $(VENV)/.dev-ok: pyproject.toml | $(VENV)/bin/python
 	@echo "installing escala with its test and lint tools into $(VENV)"
 	$(call install,$(VENV),-e '.[test$(comma)lint]')
 	@touch $(VENV)/.core-ok $@
+
+$(VENV_RUN)/.ok: pyproject.toml Makefile | $(VENV_RUN)/bin/python
+	@echo "installing escala with $(TORCH) into $(VENV_RUN)"
+	$(call install,$(VENV_RUN),'$(TORCH)' -e '.[watch]')
+	@touch $@
 
 $(VENV_HF)/.ok: pyproject.toml Makefile | $(VENV_HF)/bin/python
 	@echo "installing escala with $(TORCH), transformers and peft into $(VENV_HF)"
