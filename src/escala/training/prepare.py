@@ -8,6 +8,7 @@ optimizer.step()
 optimizer.zero_grad()
 """
 
+import inspect
 import os
 from typing import Any
 
@@ -109,9 +110,9 @@ def _optimizer(
 def _sharded(given: torch.optim.Optimizer, groups: list[dict[str, Any]], mesh: Mesh) -> torch.optim.Optimizer:
     from torch.distributed.optim import ZeroRedundancyOptimizer  # importing it warns of what it compiles
 
-    return ZeroRedundancyOptimizer(
-        groups, type(given), process_group=mesh.group(SHARD, CONTEXT), **given.defaults
-    )
+    taken = inspect.signature(type(given)).parameters  # defaults also hold what is no argument
+    settings = {name: value for name, value in given.defaults.items() if name in taken}
+    return ZeroRedundancyOptimizer(groups, type(given), process_group=mesh.group(SHARD, CONTEXT), **settings)
 
 
 def _loader(given: DataLoader[Any], mesh: Mesh) -> DataLoader[Any]:
