@@ -65,6 +65,16 @@ def test_warm_up_and_observed_steps_are_not_timed():
     assert found.last_step == 7
 
 
+def test_a_sample_of_local_steps_is_the_mean_of_a_whole_round():
+    # rounds of 4 steps: the first has warm-up in it, the last is cut off; 1, 1, 1, 9 and 2, 2, 2, 10
+    seconds = [50.0, 50.0, 50.0, 50.0, 1.0, 1.0, 1.0, 9.0, 2.0, 2.0, 2.0, 10.0, 7.0]
+    local = replace(job(), plan=Plan(dp=2, micro_batch=4, local_steps=4))
+
+    found = run_record(local, [record(step, each) for step, each in enumerate(seconds, 1)], None)
+
+    assert (found.step.median_s, found.step.samples) == (3.5, 2)
+
+
 def test_the_peak_of_an_observed_step_stands_where_no_allocator_tells_one():
     plain = [record(step, 1.0) for step in range(1, 6)]
     told = [replace(each, peak_bytes=7e9) for each in plain]

@@ -15,6 +15,7 @@ from escala.measurement.profile.read import read_traces
 from escala.measurement.profile.record import Profile
 from escala.measurement.runrecord import RUN_SCHEMA, Figure, LogFile, Peak, RunRecord, StepTimes
 from escala.measurement.verify import Verified, verify
+from escala.model.columns import F64
 from escala.planning.simplicity import describe as title_of
 from escala.training.job import Job
 from escala.training.sinks import LINES
@@ -56,11 +57,14 @@ class Trained:
 
 
 def run_record(job: Job, records: Sequence[StepRecord], peak_bytes: float | None) -> RunRecord | None:
-    """The steps of one session as a RunRecord: without warm-up and observed steps; None if none is left."""
+    """The steps of one session as a RunRecord: without warm-up and observed steps; None if none is left.
+
+    With local steps a sample is the mean of a whole round of them, of which the last one agrees.
+    """
     plain = [each for each in records[WARMUP:] if not each.is_observed]
-    if not plain:
+    seconds = _seconds(plain, job.plan.local_steps)
+    if not len(seconds):
         return None
-    seconds = np.array([each.step_s for each in plain])
     low, median, high = (float(each) for each in np.percentile(seconds, (25, 50, 75)))
     work, samples_per_s = job.problem.workload, job.global_batch / median
     is_image = work.network.is_image
@@ -78,7 +82,7 @@ def run_record(job: Job, records: Sequence[StepRecord], peak_bytes: float | None
             median_s=median,
             low_quartile_s=low,
             high_quartile_s=high,
-            samples=len(plain),
+            samples=len(seconds),
             warmup_samples=min(WARMUP, len(records)),
         ),
         ranks=(),
@@ -97,6 +101,14 @@ def run_record(job: Job, records: Sequence[StepRecord], peak_bytes: float | None
         unsaid=(),
         notes=(),
     )
+
+
+def _seconds(plain: Sequence[StepRecord], local_steps: int) -> F64:
+    """Seconds of each step, or the mean of each round of local steps that is there as a whole."""
+    rounds: dict[int, list[float]] = {}
+    for each in plain:
+        rounds.setdefault((each.step - 1) // local_steps, []).append(each.step_s)
+    return np.array([np.mean(each) for each in rounds.values() if len(each) == local_steps])
 
 
 def _mfu(plain: Sequence[StepRecord]) -> Figure | None:
