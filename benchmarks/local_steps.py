@@ -1,8 +1,8 @@
 """DDP beside local steps (DiLoCo) on a slow network: `python benchmarks/local_steps.py [--megabits 50]`.
 
 Two hosts with limited cards are benched, both plans are predicted from that bench alone, then both train the
-same network on the same samples. Told are seconds, bytes that a host sent, and the loss on held-out text. Takes
-six minutes, on a machine that does nothing else meanwhile, as root, with PyTorch.
+same network on the same samples. Told are seconds, bytes that a host sent, and the loss on held-out text.
+Takes six minutes, on a machine that does nothing else meanwhile, as root, with PyTorch.
 """
 
 import argparse

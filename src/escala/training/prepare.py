@@ -22,6 +22,7 @@ from escala.model.plan import Plan, Precision
 from escala.parallel.formats import AUTOCAST
 from escala.parallel.mesh import CONTEXT, DATA, SHARD, Mesh, mesh_of
 from escala.parallel.parallelize import Parallel, parallelize
+from escala.training.launch.join import join
 from escala.training.launch.place import place_of
 
 BACKENDS = {"cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
@@ -75,8 +76,7 @@ def _joined(plan: Plan, device: torch.device) -> torch.device:
                 f"the plan has {plan.devices} devices and {place.ranks} processes run; "
                 f"start the script with torchrun --nproc-per-node {plan.devices}"
             )
-        os.environ.update(place.environment)
-        dist.init_process_group(BACKENDS[device.type])
+        join(place, BACKENDS[device.type])
     return device
 
 
