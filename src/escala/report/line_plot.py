@@ -1,4 +1,4 @@
-"""A few lines over one axis of steps, as SVG for a page. Knows points and labels, no run."""
+"""A few lines over an axis of counts (steps, devices), as SVG for a page. Knows points and labels, no run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,26 +16,31 @@ STYLE: Final = (
     ".lines text{fill:var(--quiet);font:13px system-ui,sans-serif}.lines .g{stroke:var(--line)}"
     ".lines .l0{stroke:var(--a);fill:none;stroke-width:1.6}"
     ".lines .l1{stroke:var(--b);fill:none;stroke-width:1.6}"
-    ".lines .m0{fill:var(--a)}.lines .m1{fill:var(--b)}"
+    ".lines .l2{stroke:var(--a);fill:none;stroke-width:1.6;stroke-dasharray:6 4}"
+    ".lines .l3,.lines .l4{stroke:var(--quiet);fill:none;stroke-dasharray:2 3}"
+    ".lines .m0,.lines .m2{fill:var(--a)}.lines .m1{fill:var(--b)}.lines .m3,.lines .m4{fill:var(--quiet)}"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A name, and points (step, value); a single point is drawn as a mark."""
+    """A name, and points (count, value); a single point is drawn as a mark."""
 
     name: str
     points: tuple[tuple[float, float], ...]
 
 
-def line_plot(title: str, lines: Sequence[Line]) -> str:
-    """The plot, or nothing where no point is finite."""
+def line_plot(title: str, lines: Sequence[Line], unit: str = "step") -> str:
+    """The plot, or nothing where no point is finite; `unit` is what the axis counts."""
     kept = [Line(name=each.name, points=tuple(p for p in each.points if isfinite(p[1]))) for each in lines]
     every = [point for each in kept for point in each.points]
     if not every:
         return ""
     frame = _Frame.of(every)
-    parts = [*frame.grid(), *(part for place, each in enumerate(kept) for part in _drawn(place, each, frame))]
+    parts = [
+        *frame.grid(unit),
+        *(part for place, each in enumerate(kept) for part in _drawn(place, each, frame)),
+    ]
     return (
         f'<svg class="lines" viewBox="0 0 {WIDE} {HIGH}" role="img"><title>{escape(title)}</title>'
         f"{''.join(parts)}{''.join(_legend(kept))}</svg>\n"
@@ -69,7 +74,7 @@ class _Frame:
     def y(self, value: float) -> float:
         return TOP + (HIGH - TOP - BOTTOM) * (self.high - value) / (self.high - self.low)
 
-    def grid(self) -> Iterator[str]:
+    def grid(self, unit: str) -> Iterator[str]:
         for tick in range(round((self.high - self.low) / self.step) + 1):
             value = self.low + tick * self.step
             y = self.y(value)
@@ -78,7 +83,7 @@ class _Frame:
         for share in (0.0, 0.5, 1.0):
             at = round(self.last * share)
             anchor = "end" if share == 1.0 else "middle"
-            yield f'<text x="{self.x(at):.1f}" y="{HIGH - 10}" text-anchor="{anchor}">step {at:,}</text>'
+            yield f'<text x="{self.x(at):.1f}" y="{HIGH - 10}" text-anchor="{anchor}">{unit} {at:,}</text>'
 
 
 def _round(step: float) -> float:

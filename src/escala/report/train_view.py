@@ -59,7 +59,7 @@ def asked_of(plan: str | None, given: Mapping[str, Any]) -> Asked:
     file, row = chosen_plan(plan)
     problem, chosen = under(file.problem, given["calibration"]), file.plans[row]
     file = replace(file, problem=problem)
-    _refuse_unrunnable(problem, chosen)
+    refuse_unrunnable(problem, chosen)
     refuse_elsewhere(problem.cluster)
     choices = _choices(problem, chosen, given)
     job = Job(problem=problem, plan=chosen, folder=Path(given["out"]), choices=choices)
@@ -71,7 +71,7 @@ def asked_of(plan: str | None, given: Mapping[str, Any]) -> Asked:
     )
 
 
-def _refuse_unrunnable(problem: Problem, plan: Plan) -> None:
+def refuse_unrunnable(problem: Problem, plan: Plan) -> None:
     """What breaks a rule is not run; what does not fit, or is not planned, may be tried."""
     broken = int(estimate(problem, Plans.of(plan)).reject[0])
     broken &= ~int(Reject.MEMORY | Reject.NOT_PLANNED | Reject.ENGINE)
@@ -135,13 +135,18 @@ def save_job(asked: Asked) -> Path:
     make_writable(folder, "--out")
     path = folder / JOB
     _refuse_other(asked, path)
+    write_whole(path, job_bytes(asked))
+    return path
+
+
+def job_bytes(asked: Asked) -> bytes:
+    """The content of a job's file."""
     document = {
         "schema": JOB_SCHEMA,
         "plan": dict(asked.plan_document),
         "choices": keys_of(asked.job.choices),
     }
-    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
-    return path
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def _refuse_other(asked: Asked, path: Path) -> None:
@@ -209,20 +214,25 @@ def trained(
     progress: Callable[[str, float], None],
 ) -> Trained | None:
     """Train as one rank; the document in the first one."""
+    device = device_of(job, place)
+    from escala.training.session import Setting, train
+
+    return train(job, dict(document), Setting(device=device, place=place, told=told, progress=progress))
+
+
+def device_of(job: Job, place: Place) -> Any:
+    """The torch.device of this rank."""
     require_torch()
     refuse_other_size(place, job.plan.devices)
     import torch
 
-    from escala.training.session import Setting, train
-
     kind = present_kind(job.choices.device)
     if kind == "cpu":
         os.environ.setdefault(*QUIET_PROFILER)
-    device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
-    return train(job, dict(document), Setting(device=device, place=place, told=told, progress=progress))
+    return torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
 
 
-def read_result(folder: str) -> Any:
+def read_result(folder: str | Path) -> Any:
     """What a run came to, as its file has it."""
     return msgspec.json.decode((Path(folder) / RESULT).read_bytes())
 

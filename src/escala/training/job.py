@@ -42,11 +42,15 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Checkpoints: every so many steps (0: at the end alone), how many are kept, beside the steps or not."""
+    """Checkpoints: every so many steps (0: none between), how many are kept, beside the steps or not.
+
+    `at_end` is off for runs that are only timed.
+    """
 
     every_steps: int = 0
     keep: int = 2
     is_async: bool = False
+    at_end: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,16 +63,17 @@ class Setting:
 
 def train(job: Job, plan_document: dict[str, Any], setting: Setting) -> Trained | None:
     """Train until the last step or until somebody stops it; what it came to, in the first rank."""
-    with _joined(setting), stoppable() as stop:
+    with joined(setting.place, setting.device), stoppable() as stop:
         return _Session.of(job, plan_document, setting).trained(stop)
 
 
 @contextmanager
-def _joined(setting: Setting) -> Iterator[None]:
-    if setting.device.type == "cuda":
-        torch.cuda.set_device(setting.device)
+def joined(place: Place, device: torch.device) -> Iterator[None]:
+    """This process among all ranks while this lasts."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     try:
-        join(setting.place, BACKENDS[setting.device.type], patience=PATIENCE)
+        join(place, BACKENDS[device.type], patience=PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
     try:
@@ -257,7 +258,8 @@ class _Session:
 
     def _saved_last(self, keep: Checkpoints, done: Progress, records: list[StepRecord]) -> None:
         """The step with which the session ends."""
-        if done.step > self.state.step and not self._is_saved(done.step):
+        is_wanted = self.job.choices.saving.at_end and not self._is_saved(done.step)
+        if is_wanted and done.step > self.state.step:
             self._settle(done.step)
             keep.save(self._now(done, records))
 

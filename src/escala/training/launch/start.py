@@ -54,7 +54,7 @@ def start(
 
     command = (sys.executable, "-u", "-m", "escala.training.worker", work, *arguments)
     logs = folder / "logs"
-    with _environment(settings(devices, folder, os.environ)), _own_signals(), _quiet():
+    with environment(settings(devices, folder, os.environ)), _own_signals(), _quiet():
         agent = agent_of(devices, command, restarts=restarts, logs=logs, tell=tell)
         try:
             result = agent.run()
@@ -83,7 +83,8 @@ def settings(devices: int, folder: Path, given: Mapping[str, str]) -> dict[str, 
 
 
 @contextmanager
-def _environment(more: Mapping[str, str]) -> Iterator[None]:
+def environment(more: Mapping[str, str]) -> Iterator[None]:
+    """These variables for whatever is started while this lasts."""
     os.environ.update(more)
     try:
         yield
