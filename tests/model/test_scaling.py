@@ -68,7 +68,7 @@ def test_fit_takes_causes_apart_by_their_shares_of_the_step():
     found = fit(RATIOS, costs, messages / costs, waiting / costs, is_weak=False)
 
     assert [each.share for each in found.losses] == pytest.approx([0.05, 0.1, 0.02], rel=1e-9)
-    assert [each.first for each in found.losses] == pytest.approx([1.0, 0.0, 0.0], abs=1e-12)
+    assert [each.first_share for each in found.losses] == pytest.approx([1.0, 0.0, 0.0], abs=1e-12)
 
 
 def test_messages_of_weak_scaling_grow_as_a_ring():

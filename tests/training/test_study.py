@@ -2,8 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from escala.catalog import cluster, engine, network
+from escala.catalog import engine
+from escala.catalog.clusters import cluster
 from escala.catalog.engines import assumptions
+from escala.catalog.networks import network
 from escala.errors import InvalidInput
 from escala.model.plan import Plan
 from escala.model.problem import Problem
@@ -18,7 +20,7 @@ PLAN = Plan(dp=4, zero=3, shard=4, reshard=True, micro_batch=2, micro_batches=4)
 def problem() -> Problem:
     return Problem(
         workload=Workload(network=network("gpt2"), sequence_tokens=512, global_batch=32),
-        cluster=cluster("dgx-h100", 8),
+        cluster=cluster("dgx-h100-superpod-su", 8),
         engine=engine("pytorch"),
         assumptions=assumptions(),
     )

@@ -69,29 +69,29 @@ def waiting_growth(ratios: F64) -> F64:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One cause of lost device-seconds: cost(p) = first + share * growth(p), all in terms of the first cost.
+    """One cause of lost device-seconds: cost(p) = first_share + share * growth(p), all in terms of the first cost.
 
     `share_error` is the standard error of the share, None where one point decides it.
     """
 
     cause: str
-    first: float
+    first_share: float
     share: float
     share_error: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What is lost with more devices, by cause; `points` decide each share."""
+    """What is lost with more devices, by cause; `rows` points decide each share."""
 
     is_weak: bool
-    points: int
+    rows: int
     losses: tuple[Loss, ...]
 
     def cost(self, ratios: F64) -> F64:
         """First cost + shares * growth."""
         return sum(
-            (each.first + each.share * self._growth(each, ratios) for each in self.losses),
+            (each.first_share + each.share * self._growth(each, ratios) for each in self.losses),
             np.zeros_like(ratios),
         )
 
@@ -103,7 +103,7 @@ class Fit:
         squares = np.zeros_like(ratios)
         for error, each in zip(errors, self.losses, strict=True):
             squares += np.square((error or 0.0) * self._growth(each, ratios))
-        return STUDENT_80[min(self.points - 1, len(STUDENT_80)) - 1] * np.sqrt(squares)
+        return STUDENT_80[min(self.rows - 1, len(STUDENT_80)) - 1] * np.sqrt(squares)
 
     def _growth(self, loss: Loss, ratios: F64) -> F64:
         return _growth(loss.cause, ratios, is_weak=self.is_weak)
@@ -128,7 +128,7 @@ def fit(
     parts = _parts(costs, communication, waiting)
     return Fit(
         is_weak=is_weak,
-        points=len(ratios) - 1,
+        rows=len(ratios) - 1,
         losses=tuple(
             _loss(cause, values, _growth(cause, ratios, is_weak=is_weak)) for cause, values in parts.items()
         ),
@@ -152,4 +152,4 @@ def _loss(cause: str, costs: F64, growth: F64) -> Loss:
     free = len(increase) - 1
     left = increase - share * growth
     error = float(np.sqrt(left @ left / free / weight)) if free else None
-    return Loss(cause=cause, first=first, share=share, share_error=error)
+    return Loss(cause=cause, first_share=first, share=share, share_error=error)
