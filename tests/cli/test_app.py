@@ -71,7 +71,12 @@ def is_short(example: str) -> bool:
     """Whether an example neither measures this machine for minutes nor runs an optional library."""
     measures = example.startswith("escala bench") and "--ladder" not in example
     runs = example.startswith(("escala profile train:", "escala profile llama")) or "--trace" in example
-    runs = runs or "--tokenizer" in example or example.startswith(("escala train", "escala scale"))
+    runs = (
+        runs
+        or "--tokenizer" in example
+        or "--layouts" in example
+        or example.startswith(("escala train", "escala scale"))
+    )
     return not measures and not runs
 
 

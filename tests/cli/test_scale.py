@@ -11,7 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLANNED = (
     *("plan", "config.json", "--gpu", "h100-sxm", "--gpus", "2", "--precision", "fp32", "--seq", "16"),
-    *("--global-batch", "4", "--fix", "zero=0,tp=1,pp=1,cp=1", "-o", "plan.json"),
+    *(
+        "--global-batch",
+        "4",
+        "--fix",
+        "compile=off,zero=0,tp=1,pp=1,cp=1,recompute=none,fused_loss=false",
+        "-o",
+        "plan.json",
+    ),
 )
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],

@@ -69,9 +69,10 @@ def waiting_growth(ratios: F64) -> F64:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One cause of lost device-seconds: cost(p) = first_share + share * growth(p), all in terms of the first cost.
+    """One cause of lost device-seconds: cost(p) = first_share + share * growth(p).
 
-    `share_error` is the standard error of the share, None where one point decides it.
+    All in terms of the first point's cost. `share_error` is the standard error of the share, None where one
+    point decides it.
     """
 
     cause: str

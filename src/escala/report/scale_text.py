@@ -137,4 +137,5 @@ def fit_lines(given: Scaled) -> list[str]:
 
 def _loss_line(given: Loss) -> str:
     error = "" if given.share_error is None else f" ± {given.share_error:.4f}"
-    return f"{given.cause}: {percent(given.first_share)} at first, + {given.share:.4f}{error}, {GROWS[given.cause]}"
+    grows = f"+ {given.share:.4f}{error}, {GROWS[given.cause]}"
+    return f"{given.cause}: {percent(given.first_share)} at first, {grows}"
