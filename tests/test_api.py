@@ -11,6 +11,9 @@ from escala import _HOMES
 
 @pytest.mark.parametrize("name", escala.__all__)
 def test_every_public_name_loads(name):
+    if name == "prepare":
+        pytest.importorskip("torch")  # the one name that needs it
+
     assert getattr(escala, name).__name__ == name
 
 

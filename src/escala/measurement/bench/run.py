@@ -82,11 +82,11 @@ def _torch_probes(device: Device, ranks: Ranks, storage: Iterable[Probe], budget
     yield from product_probes(device)
     yield from stream_probes(device)  # with products, what a cluster needs at least
     yield from attention_probes(device)
-    yield from operation_probes(device)
     yield launch_probe(device)
     yield from distributed_probes(device, ranks)
+    yield from network_probes(device, ranks, budget_s)  # no plan for several ranks without it
+    yield from operation_probes(device)
     yield from transfer_probes(device)
     yield from storage
     yield from overlap_probes(device, ranks)
-    yield from network_probes(device, ranks, budget_s)
     yield from step_probes(device)  # its first optimizer loads more of torch, for seconds
