@@ -21,7 +21,7 @@ LEAST_CONSIDERED = 10_000
 
 
 def gathering_again(engine):
-    """An engine with the tensor and sequence parallelism of the paper, Korthikanti et al. 2023 (section 3.3.2).
+    """An engine with the paper's tensor and sequence parallelism, of Korthikanti et al. 2023 (section 3.3.2).
 
     It keeps a rank's part of an input and gathers it again in backward; PyTorch's DTensor keeps inputs whole.
     """
