@@ -112,6 +112,7 @@ def _compared(case: Case) -> dict[str, Any]:
     import torch.distributed as dist
 
     from escala.errors import EscalaError
+    from escala.training.layouts import difference, far
 
     try:
         outcomes, weights = _parallel(case)
@@ -122,36 +123,30 @@ def _compared(case: Case) -> dict[str, Any]:
     if dist.get_rank() != 0:
         return {}
     told, weights = _alone(_bare(case))
-    names = set().union(*(set(held) for _, held in everyone))
-    assert names == set(weights), f"names differ: {sorted(names ^ set(weights))[:8]}"
+    ranks = [([(each.loss, each.gradient_norm) for each in ours], held) for ours, held in everyone]
+    found = difference(ranks, [(loss, norm) for loss, norm, _ in told], weights)
     pairs = [pair for ours, _ in everyone for pair in zip(ours, told, strict=True)]
-    held = [(name, each) for _, parts in everyone for name, each in parts.items()]
     return {
-        "loss": max(_far(ours.loss, loss) for ours, (loss, _, _) in pairs),
-        "norm": max(_far(ours.gradient_norm / norm, 1.0) for ours, (_, norm, _) in pairs),
-        "weights": max((each.float() - weights[name].float()).abs().max().item() for name, each in held),
+        "loss": found.loss,
+        "norm": found.norm,
+        "weights": found.weights,
         "parts": max(
-            _far(ours.part_squared_norm / part, 1.0) if part else 0.0 for ours, (_, _, part) in pairs
+            far(ours.part_squared_norm / part, 1.0) if part else 0.0 for ours, (_, _, part) in pairs
         ),
         "losses": [loss for loss, _, _ in told],
     }
 
 
-def _far(ours: float, alone: float) -> float:
-    return abs(ours - alone) if ours == ours else float("inf")
-
-
 def _parallel(case: Case) -> tuple[list[Any], dict[str, Any]]:
     """Outcomes of a rank's steps, and the weights it holds, whole."""
     import torch
-    from torch.distributed.tensor import DTensor
 
     from escala.model.workload import OptimizerKind
     from escala.parallel.mesh import DATA, mesh_of
     from escala.parallel.optimizers import optimizer_of
     from escala.parallel.parallelize import parallelize
-    from escala.parallel.pieces import whole
     from escala.parallel.step import Step, evaluate
+    from escala.training.layouts import held_weights
     from parallel.models import model
 
     mesh = mesh_of(case.plan, torch.device("cpu"))
@@ -166,8 +161,7 @@ def _parallel(case: Case) -> tuple[list[Any], dict[str, Any]]:
     told = evaluate(parallel, batches[0].rows(first, rows)) if case.plan.pp > 1 else None
     outcomes = [step(each.rows(first, rows), _rate(place)) for place, each in enumerate(batches)]
     assert told is None or abs(told - outcomes[0].loss) <= case.tolerance, (told, outcomes[0].loss)
-    held = {name: each.detach() for chunk in parallel.chunks for name, each in _named(chunk)}
-    return outcomes, {name: whole(each) if isinstance(each, DTensor) else each for name, each in held.items()}
+    return outcomes, held_weights(parallel)
 
 
 def _options(optimizer: str) -> dict[str, Any]:

@@ -93,13 +93,13 @@ def _outcome(trial: Trial, layout: Layout, plan: Plan) -> Verdict:
 def difference(
     everyone: Sequence[tuple[Told, Weights]], told: Told, weights: Mapping[str, torch.Tensor]
 ) -> Difference:
-    """How far ranks are from one process: loss in terms of the loss where it is above 1, norm of itself."""
+    """How far ranks are from one process: losses, norms in terms of the norm, weights at the end."""
     names = set().union(*(set(held) for _, held in everyone))
     assert names == set(weights), f"names differ: {sorted(names ^ set(weights))[:8]}"
     pairs = [pair for ours, _ in everyone for pair in zip(ours, told, strict=True)]
     held = [(name, each) for _, parts in everyone for name, each in parts.items()]
     return Difference(
-        loss=max(far(ours, loss) / max(abs(loss), 1.0) for (ours, _), (loss, _) in pairs),
+        loss=max(far(ours, loss) for (ours, _), (loss, _) in pairs),
         norm=max(far(ours / norm, 1.0) for (_, ours), (_, norm) in pairs),
         weights=max(
             far((each.float() - weights[name].float()).abs().max().item(), 0.0) for name, each in held
