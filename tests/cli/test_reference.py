@@ -8,6 +8,7 @@ import click
 import msgspec
 import pytest
 
+from escala.calibration.curves import Curve
 from escala.calibration.leftout import Pair
 from escala.calibration.operation_scores import OperationErrors, OperationGroup, OperationScores
 from escala.calibration.rows import Fault
@@ -28,6 +29,7 @@ from escala.measurement.tracing import beside
 from escala.measurement.watch import findings, watched
 from escala.model import own
 from escala.model.plan import CHOICES
+from escala.model.scaling import Fit, Loss
 from escala.report import (
     answer,
     catalog_view,
@@ -41,6 +43,8 @@ from escala.report.planwords import FIXABLE, words
 from escala.training.data.encoders import Encoding
 from escala.training.data.files import Origin
 from escala.training.data.index import Reached, Shard, TokensIndex
+from escala.training.layout_list import Compared, Difference, Verdict
+from escala.training.study import Ahead, Point, Scaled
 
 COMMANDS = commands_of(click.Context(cli))
 Empty = IntEnum("Empty", [])
@@ -66,6 +70,7 @@ RECORDS = [
 EMBEDDED = (
     *(Fact, Fault, Errors, Group, Pair, WorstRow, Scores, Verdicts, SweepScores),
     *(OperationErrors, OperationGroup, OperationScores),
+    *(Scaled, Point, Ahead, Fit, Loss, Curve, Compared, Verdict, Difference),
 )
 
 
@@ -75,7 +80,9 @@ def test_every_field_of_a_document_is_described(record: type):
 
 
 @pytest.mark.parametrize(
-    "record", [TokensIndex, Encoding, Shard, Origin, Reached], ids=lambda each: each.__name__
+    "record",
+    [TokensIndex, Encoding, Shard, Origin, Reached],
+    ids=lambda each: each.__name__ * (Scaled, Point, Ahead, Fit, Loss, Curve, Compared, Verdict, Difference),
 )
 def test_every_field_of_a_document_of_the_edge_is_described(record: type[msgspec.Struct]):
     assert [name for name in record.__struct_fields__ if f"`{name}`" not in TEXT] == []
