@@ -215,7 +215,8 @@ def trained(
 ) -> Trained | None:
     """Train as one rank; the document in the first one."""
     device = device_of(job, place)
-    from escala.training.session import Setting, train
+    from escala.training.ready import Setting
+    from escala.training.session import train
 
     return train(job, dict(document), Setting(device=device, place=place, told=told, progress=progress))
 

@@ -1,4 +1,4 @@
-"""One session of a run on one rank: builds, resumes, trains, evaluates, saves, concludes. Prints nothing."""
+"""One session of a run on one rank: trains, evaluates, saves, concludes. Prints nothing."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,36 +11,24 @@ import torch.distributed as dist
 
 from escala.errors import InvalidInput
 from escala.inputs import reason
-from escala.measurement.bench.host import host_facts, usable_cores
 from escala.measurement.bench.rounds import Stop, stoppable
 from escala.measurement.job.trace import collect
-from escala.model.workload import OptimizerKind
 from escala.parallel.batch import Batch
-from escala.parallel.compression import Compression
-from escala.parallel.local_steps import LocalSteps
-from escala.parallel.lora import adapt
-from escala.parallel.mesh import DATA, Mesh, mesh_of
-from escala.parallel.optimizers import optimizer_of
-from escala.parallel.parallelize import Parallel, parallelize
-from escala.parallel.parts import parts_of
-from escala.parallel.step import Step, evaluate
-from escala.training.checkpoint import Checkpoints, TrainState, latest, load
+from escala.parallel.step import evaluate
+from escala.training.checkpoint import Checkpoints, TrainState, latest
 from escala.training.conclude import Trained, concluded
 from escala.training.data.feed import Feed
-from escala.training.data.share import Share
 from escala.training.data.tensors import batch_of
 from escala.training.job import Job
 from escala.training.launch.join import join, store_of
 from escala.training.launch.place import Place
 from escala.training.launch.watchdog import Watchdog
 from escala.training.loop import Progress, Run, steps
-from escala.training.modules import built, facts_of
 from escala.training.observe import LEAST, Observed, observed_steps
-from escala.training.opened import Opened, opened
+from escala.training.ready import CHECKPOINTS, Ready, Setting, ready
 from escala.training.sinks import sinks
 from escala.training.steprecord import StepRecord
 
-CHECKPOINTS: Final = "checkpoints"
 TRACES: Final = "traces"
 PATIENCE: Final = timedelta(minutes=10)
 """Of ranks for each other: one may compile, or prepare data, while the others wait."""
@@ -51,20 +39,10 @@ LOSSES: Final = 100
 """Losses of the last steps that a checkpoint keeps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """Where a session runs, and whom it tells of every step and of what is going on."""
-
-    device: torch.device
-    place: Place
-    told: Callable[[StepRecord], None]
-    progress: Callable[[str, float], None]
-
-
 def train(job: Job, plan_document: dict[str, Any], setting: Setting) -> Trained | None:
     """Train until the last step or until somebody stops it; what it came to, in the first rank."""
     with joined(setting.place, setting.device), stoppable() as stop:
-        return _Session.of(job, plan_document, setting).trained(stop)
+        return _Session(ready=ready(job, plan_document, setting), setting=setting).trained(stop)
 
 
 @contextmanager
@@ -82,86 +60,15 @@ def joined(place: Place, device: torch.device) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _in_turn(job: Job, setting: Setting) -> Opened:
-    """The samples; the first rank may have to make them, then the first one of every other node."""
-    threads = max(usable_cores(host_facts()) // setting.place.local_ranks, 1)
-    for is_due in (setting.place.rank == 0, setting.place.local_rank == 0, True):
-        if is_due:
-            found = opened(job, threads, setting.progress)
-        dist.barrier()
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    job: Job
+    ready: Ready
     setting: Setting
-    mesh: Mesh
-    parallel: Parallel
-    optimizer: Any
-    step: Step
-    data: Opened
-    agree: LocalSteps | None
-    state: TrainState
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, job: Job, plan_document: dict[str, Any], setting: Setting) -> "_Session":
-        """Everything that a step needs, from the newest checkpoint if there is one."""
-        setting.progress("reading data", float("nan"))
-        data = _in_turn(job, setting)
-        setting.progress("building", float("nan"))
-        module, blocks = built(job.choices.module, job.problem.workload.network, job.choices.seed)
-        config = facts_of(module, job.problem.workload.network)
-        mesh = mesh_of(job.plan, setting.device)
-        module.to(setting.device)
-        adapt(module, parts_of(module, blocks), job.problem.workload, job.plan.precision)
-        compression = Compression(job.choices.update.compression)
-        parallel = parallelize(module, job.plan, mesh, blocks=blocks, compression=compression)
-        optimizer = optimizer_of(
-            parallel,
-            job.problem.workload.optimizer.kind,
-            rate=job.choices.rate.highest,
-            **_settings(job),
-        )
-        agree = None
-        if job.plan.local_steps > 1:
-            agree = LocalSteps(parallel.chunks, mesh, job.choices.outer)
-        step = Step(
-            parallel,
-            optimizer,
-            clip_norm=job.choices.update.clip_norm,
-            watches_parts=job.choices.watches_noise,
-        )
-        state = TrainState(
-            chunks=parallel.chunks if agree is None else (*parallel.chunks, agree.kept),
-            optimizer=optimizer,
-            scaler=step.scaler,
-            seed=job.choices.seed,
-            plan=plan_document,
-            config=config,
-        )
-        newest = latest(job.folder / CHECKPOINTS)
-        resumed = None if newest is None else load(newest, state)
-        if agree is not None:
-            agree.resume()
-        return cls(
-            job=job,
-            setting=setting,
-            mesh=mesh,
-            parallel=parallel,
-            optimizer=optimizer,
-            step=step,
-            data=data,
-            agree=agree,
-            state=state if resumed is None else resumed.state,
-            notes=(() if resumed is None else (_told(resumed.state), *resumed.notes)) + _unseen(job, step),
-        )
 
     def trained(self, stop: Stop) -> Trained | None:
         """All steps, each told, with evaluations and checkpoints between them."""
-        job, records = self.job, []
-        watched = observed_steps(job.choices.steps - self.state.step, is_wanted=job.choices.is_observed)
+        job, records = self.ready.job, []
+        watched = observed_steps(job.choices.steps - self.ready.state.step, is_wanted=job.choices.is_observed)
         observer = self._observer()
         with ExitStack() as stack:
             keep = stack.enter_context(
@@ -174,7 +81,7 @@ class _Session:
             tell = stack.enter_context(self._sinks())
             run = stack.enter_context(self._run())
             watch = stack.enter_context(Watchdog(store_of(self.setting.place, "hang"), job.folder))
-            watch.step(self.state.step + 1)
+            watch.step(self.ready.state.step + 1)
             for record in steps(run, stop, observer, watched):
                 with watch.phase("evaluating"):
                     told = self._evaluated(record)
@@ -189,14 +96,14 @@ class _Session:
         return self._concluded(records, observer, is_observed=len(records) > LEAST - 5 and bool(watched))
 
     def _observer(self) -> Observed:
-        folder = self.job.folder / TRACES
+        folder = self.ready.job.folder / TRACES
         folder.mkdir(parents=True, exist_ok=True)
         return Observed(
             folder=folder,
             rank=self.setting.place.rank,
-            device=self.mesh.device,
-            chunks=self.parallel.chunks,
-            optimizer=self.optimizer,
+            device=self.ready.mesh.device,
+            chunks=self.ready.parallel.chunks,
+            optimizer=self.ready.optimizer,
         )
 
     @contextmanager
@@ -205,50 +112,51 @@ class _Session:
             yield lambda record: None
             return
         facts = {
-            "network": self.job.problem.workload.network.name,
-            "seed": self.job.choices.seed,
+            "network": self.ready.job.problem.workload.network.name,
+            "seed": self.ready.job.choices.seed,
             **self._choices(),
         }
-        with sinks(self.job.folder, self.job.choices.trackers, facts) as tell:
+        with sinks(self.ready.job.folder, self.ready.job.choices.trackers, facts) as tell:
             yield tell
 
     def _choices(self) -> dict[str, Any]:
-        plan = self.job.plan
+        plan = self.ready.job.plan
         names = ("dp", "zero", "tp", "pp", "cp", "ep", "micro_batch", "micro_batches", "local_steps")
         return {name: getattr(plan, name) for name in names}
 
     @contextmanager
     def _run(self) -> Iterator[Run]:
-        share = Share(
-            global_batch=self.job.global_batch, rank=self.mesh.place(*DATA), ranks=self.mesh.size(*DATA)
-        )
-        with Feed(self.data.train, share, batch_of, cursor=self.state.samples) as feed:
-            done = Progress(step=self.state.step, samples=self.state.samples)
+        share = self.ready.share
+        with Feed(self.ready.data.train, share, batch_of, cursor=self.ready.state.samples) as feed:
+            done = Progress(step=self.ready.state.step, samples=self.ready.state.samples)
             yield Run(
-                job=self.job, mesh=self.mesh, step=self.step, draw=feed.step, done=done, agree=self.agree
+                job=self.ready.job,
+                mesh=self.ready.mesh,
+                step=self.ready.step,
+                draw=feed.step,
+                done=done,
+                agree=self.ready.agree,
             )
 
     def _evaluated(self, record: StepRecord) -> StepRecord:
-        every, held_out = self.job.choices.evaluate_every, self.data.held_out
-        is_due = (every and record.step % every == 0) or record.step == self.job.choices.steps
+        every, held_out = self.ready.job.choices.evaluate_every, self.ready.data.held_out
+        is_due = (every and record.step % every == 0) or record.step == self.ready.job.choices.steps
         if held_out is None or not is_due:
             return record
-        size = self.job.global_batch
+        size = self.ready.job.global_batch
         count = max(min(len(held_out) // size, EVALUATED), 1)
         losses = [self._held_out_loss(number * size) for number in range(count)]
         return replace(record, held_out_loss=sum(losses) / count)
 
     def _held_out_loss(self, first: int) -> float:
-        share = Share(
-            global_batch=self.job.global_batch, rank=self.mesh.place(*DATA), ranks=self.mesh.size(*DATA)
-        )
-        assert self.data.held_out is not None
-        samples = self.data.held_out.batch(share.first(first), share.samples)
-        batch: Batch = batch_of(samples).to(self.mesh.device)
-        return evaluate(self.parallel, batch)
+        share = self.ready.share
+        assert self.ready.data.held_out is not None
+        samples = self.ready.data.held_out.batch(share.first(first), share.samples)
+        batch: Batch = batch_of(samples).to(self.ready.mesh.device)
+        return evaluate(self.ready.parallel, batch)
 
     def _is_saved(self, step: int) -> bool:
-        every = self.job.choices.saving.every_steps
+        every = self.ready.job.choices.saving.every_steps
         return every > 0 and step % every == 0
 
     def _saved(self, keep: Checkpoints, done: Progress, records: list[StepRecord]) -> None:
@@ -258,19 +166,19 @@ class _Session:
 
     def _saved_last(self, keep: Checkpoints, done: Progress, records: list[StepRecord]) -> None:
         """The step with which the session ends."""
-        is_wanted = self.job.choices.saving.at_end and not self._is_saved(done.step)
-        if is_wanted and done.step > self.state.step:
+        is_wanted = self.ready.job.choices.saving.at_end and not self._is_saved(done.step)
+        if is_wanted and done.step > self.ready.state.step:
             self._settle(done.step)
             keep.save(self._now(done, records))
 
     def _settle(self, step: int) -> None:
         """All replicas hold the same, so that a checkpoint is of all of them."""
-        if self.agree is not None:
-            self.agree.settle(step)
+        if self.ready.agree is not None:
+            self.ready.agree.settle(step)
 
     def _now(self, done: Progress, records: list[StepRecord]) -> TrainState:
         losses = tuple(each.loss for each in records[-LOSSES:])
-        return replace(self.state, step=done.step, samples=done.samples, losses=losses)
+        return replace(self.ready.state, step=done.step, samples=done.samples, losses=losses)
 
     def _concluded(
         self, records: list[StepRecord], observer: Observed, *, is_observed: bool
@@ -282,23 +190,14 @@ class _Session:
             return None
         self.setting.progress("comparing with the prediction", float("nan"))
         return concluded(
-            self.job,
+            self.ready.job,
             records,
             peak_bytes=peak,
             traces=observer.folder if is_observed else None,
-            is_interrupted=not records or records[-1].step < self.job.choices.steps,
-            checkpoint=latest(self.job.folder / CHECKPOINTS),
-            notes=self.notes,
+            is_interrupted=not records or records[-1].step < self.ready.job.choices.steps,
+            checkpoint=latest(self.ready.job.folder / CHECKPOINTS),
+            notes=self.ready.notes,
         )
-
-
-def _settings(job: Job) -> dict[str, Any]:
-    """What the optimizer is told besides its rate: momenta as its kind has them."""
-    update, optimizer = job.choices.update, job.problem.workload.optimizer
-    if optimizer.kind is OptimizerKind.SGD:
-        momentum = update.betas[0] if optimizer.moments else 0.0
-        return {"weight_decay": update.weight_decay, "momentum": momentum}
-    return {"weight_decay": update.weight_decay, "betas": update.betas}
 
 
 def _most(peak_bytes: float | None) -> float | None:
@@ -306,13 +205,3 @@ def _most(peak_bytes: float | None) -> float | None:
     found: list[float | None] = [None] * dist.get_world_size()
     dist.all_gather_object(found, peak_bytes)
     return max((each for each in found if each is not None), default=None)
-
-
-def _unseen(job: Job, step: Step) -> tuple[str, ...]:
-    if not job.choices.watches_noise or step.parts is not None:
-        return ()
-    return ("the gradient's noise is seen in the plain data-parallel gradients of several ranks alone",)
-
-
-def _told(state: TrainState) -> str:
-    return f"resumed after step {state.step:,}, {state.samples:,} samples"
