@@ -34,13 +34,14 @@ class Outcome:
 
     A step whose fp16 gradients overflow is skipped: weights stay, the norm is not finite.
     `part_squared_norm` is the mean squared norm of the gradients of equal parts, `parts` of which make the
-    step; None where it was not asked for or cannot be seen.
+    step; None where it was not asked for or cannot be seen. `is_wished` is true where any rank had a wish.
     """
 
     loss: float
     gradient_norm: float
     targets: int
     is_skipped: bool
+    is_wished: bool = False
     parts: int | None = None
     part_squared_norm: float | None = None
 
@@ -62,8 +63,11 @@ class Step:
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
 
-    def __call__(self, batch: Batch, rate: float = 1.0) -> Outcome:
-        """Learn from one step's samples, at a share of the optimizer's learning rate."""
+    def __call__(self, batch: Batch, rate: float = 1.0, *, wish: bool = False) -> Outcome:
+        """Learn from one step's samples, at a share of the optimizer's learning rate.
+
+        A `wish` of this rank, such as to stop, travels with the loss: all ranks hear of it at no cost.
+        """
         plan, mesh = self.parallel.plan, self.parallel.mesh
         micro_batches = split(local_part(batch, mesh), plan.micro_batches)
         targets = total_targets(self.parallel, micro_batches)
@@ -72,22 +76,25 @@ class Step:
         whole = mesh.size(*mesh.together) * raised
         loss = learn(self.parallel, micro_batches, whole / targets, self._watch_first)
         gradients = held(self.parallel.parameters(), mesh)
-        loss, norm, part = self._over_ranks(loss / whole, gradients)
+        loss, norm, part, wishes = self._over_ranks(loss / whole, gradients, wish)
         is_skipped = self.scaler is not None and self.scaler.learn(norm.item())
         if not is_skipped:
             self._update(gradients, norm / raised, raised, rate)
         self.optimizer.zero_grad()
-        return self._outcome([loss, norm / raised, targets.double(), part / raised**2], is_skipped=is_skipped)
+        numbers = [loss, norm / raised, targets.double(), part / raised**2, wishes]
+        return self._outcome(numbers, is_skipped=is_skipped)
 
     def _over_ranks(
-        self, loss: torch.Tensor, gradients: Held
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Loss, norm of the gradient and mean squared norm of its parts, of all ranks in one message."""
+        self, loss: torch.Tensor, gradients: Held, wish: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Loss, norm of the gradient, mean squared norm of its parts and wishes, in one message."""
         mesh = self.parallel.mesh
         part = torch.zeros_like(loss).double() if self.parts is None else self.parts.taken()
-        totals = torch.stack([loss.double() / mesh.size(TENSOR), gradients.squared_norm(mesh.device), part])
+        wishes = torch.full_like(part, float(wish))
+        whole = loss.double() / mesh.size(TENSOR)
+        totals = torch.stack([whole, gradients.squared_norm(mesh.device), part, wishes])
         dist.all_reduce(totals, group=mesh.group(*mesh.team))
-        return totals[0], totals[1].sqrt(), totals[2]
+        return totals[0], totals[1].sqrt(), totals[2], totals[3]
 
     def _update(self, gradients: Held, norm: torch.Tensor, raised: float, rate: float) -> None:
         if self.clip_norm is not None:
@@ -100,12 +107,13 @@ class Step:
 
     def _outcome(self, numbers: list[torch.Tensor], *, is_skipped: bool) -> Outcome:
         """Read back once, when all work of the step is queued."""
-        loss, norm, targets, part = torch.stack(numbers).tolist()
+        loss, norm, targets, part, wishes = torch.stack(numbers).tolist()
         return Outcome(
             loss=loss,
             gradient_norm=norm,
             targets=int(targets),
             is_skipped=is_skipped,
+            is_wished=wishes > 0,
             parts=None if self.parts is None else self.parts.parts,
             part_squared_norm=None if self.parts is None else part,
         )

@@ -51,14 +51,16 @@ def steps(run: Run, stop: Stop, observe: Observer, observed: range) -> Iterator[
     """Steps until the last one, or until any rank is asked to stop: the step that is running ends first."""
     began_s, session = time.perf_counter(), 0
     flop = model_flop(run.job.problem.workload)
-    while run.done.step < run.job.choices.steps and not (meets(run) and _asked(stop)):
+    is_over = _asked(stop)
+    while run.done.step < run.job.choices.steps and not is_over:
         is_observed = session in observed
         with observe(session) if is_observed else nullcontext():
-            outcome, step_s, wait_s = _one(run)
+            outcome, step_s, wait_s = _one(run, stop)
         run.done.step += 1
         run.done.samples += run.job.global_batch
         run.done.noise = _noise(run, outcome)
         session += 1
+        is_over = _ends(run, outcome, stop)
         yield _record(run, outcome, (step_s, wait_s), (began_s, session), flop, is_observed=is_observed)
 
 
@@ -75,9 +77,11 @@ def _noise(run: Run, outcome: Outcome) -> Noise:
     return run.done.noise.after(lengths)
 
 
-def meets(run: Run) -> bool:
-    """Whether all ranks are at the same point: always, but for replicas in the midst of local steps."""
-    return run.done.step % run.job.plan.local_steps == 0
+def _ends(run: Run, outcome: Outcome, stop: Stop) -> bool:
+    """Whether a rank wished to stop when the step ended; replicas with local steps ask when they meet."""
+    if run.job.plan.local_steps == 1:
+        return outcome.is_wished
+    return run.done.step % run.job.plan.local_steps == 0 and _asked(stop)
 
 
 def _asked(stop: Stop) -> bool:
@@ -88,13 +92,15 @@ def _asked(stop: Stop) -> bool:
     return bool(asked)
 
 
-def _one(run: Run) -> tuple[Outcome, float, float]:
+def _one(run: Run, stop: Stop) -> tuple[Outcome, float, float]:
     """One step: what it did, its seconds, and those before its samples were there."""
     job, began_s = run.job, time.perf_counter()
     batch = run.draw().to(run.mesh.device)
     drawn_s = time.perf_counter()
     share = learning_rate(job.choices.rate, run.done.step, job.choices.steps) / job.choices.rate.highest
-    outcome = run.step(batch, share)  # its loss was read back, so the device has done the step
+    outcome = run.step(
+        batch, share, wish=stop.is_asked
+    )  # its loss was read back, so the device has done the step
     if run.agree is not None:
         run.agree(run.done.step + 1)
     return outcome, time.perf_counter() - began_s, drawn_s - began_s
