@@ -115,6 +115,26 @@ def test_a_folder_with_a_run_is_not_run_over(planned: Path, whole):
     assert again.stderr.count("\n") == 1
 
 
+def test_a_run_that_is_done_is_not_done_again(planned: Path, whole):
+    kept = (planned / "whole" / "trained.json").read_bytes()
+
+    again = escala("train", "--job", "whole/job.json", where=planned)
+
+    assert again.returncode == 2
+    assert "larger --steps" in again.stderr
+    assert (planned / "whole" / "trained.json").read_bytes() == kept
+
+
+def test_a_module_of_fewer_tokens_than_the_plan_is_refused(planned: Path):
+    (planned / "small.json").write_text(json.dumps({**TINY, "vocab_size": 100}))
+    line = ("train", "plan.json", "--steps", "2", "--module", "small.json", "--device", "cpu")
+
+    done = escala(*line, "-o", "small", where=planned)
+
+    assert done.returncode == 2, done.stderr
+    assert "knows 100 tokens and the plan's network 264" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

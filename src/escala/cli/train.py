@@ -82,13 +82,13 @@ def command(plan: str | None, job: str | None, as_json: bool, **given: Any) -> i
     Under torchrun, Slurm or Kubernetes this process is one of the ranks; else the ranks are started here.
     Ctrl-C saves a checkpoint and ends; --resume goes on.
     """
-    from escala.report.train_view import asked_of, here, is_rank, read_job, save_job
+    from escala.report.train_view import asked_of, here, is_rank, save_job
 
     place = here()
     if job is not None:
         if plan is not None:
             raise InvalidInput("a plan and --job were given; --job has its own plan, so leave the plan out")
-        return _ranked(place, read_job(job), as_json)
+        return _by_file(job, place, given["restarts"], as_json)
     with working("predicting"):
         asked = asked_of(plan, given)
     if is_rank(place):
@@ -96,6 +96,20 @@ def command(plan: str | None, job: str | None, as_json: bool, **given: Any) -> i
             save_job(asked)
         return _ranked(place, (asked.job, asked.plan_document), as_json)
     return _started(asked, save_job(asked), given, as_json)
+
+
+def _by_file(path: str, place: "Place", restarts: int, as_json: bool) -> int:
+    """Run the job of a file: as one of the ranks, or by starting them here."""
+    from escala.report.train_view import is_rank, read_job, start_job
+
+    asked = read_job(path)
+    if is_rank(place):
+        return _ranked(place, asked, as_json)
+    try:
+        start_job(asked[0], Path(path), restarts, as_json, note)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
 
 
 def _started(asked: Any, path: Path, given: Mapping[str, Any], as_json: bool) -> int:

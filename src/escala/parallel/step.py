@@ -10,6 +10,8 @@ from typing import Final
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 from escala.model.plan import Precision
 from escala.parallel.accumulate import autocast, learn, split
@@ -145,6 +147,15 @@ def evaluate(parallel: Parallel, batch: Batch) -> float:
                 loss_sum(answer(parallel.called[0], each, parallel.parts), each.targets)
                 for each in micro_batches
             ]
+    reshard(parallel.chunks)
     total = torch.zeros((), dtype=torch.float64, device=mesh.device) + sum(losses)
     dist.all_reduce(total, group=mesh.group(*mesh.team))
     return (total / mesh.size(TENSOR) / targets).item()
+
+
+def reshard(chunks: Sequence[nn.Module]) -> None:
+    """Let go of gathered weights: after an evaluation no backward does, and checkpoints know shards alone."""
+    for chunk in chunks:
+        for module in chunk.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()

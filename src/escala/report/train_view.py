@@ -151,7 +151,7 @@ def job_bytes(asked: Asked) -> bytes:
 
 def _refuse_other(asked: Asked, path: Path) -> None:
     """A folder with a run is gone on with only if that is asked for."""
-    if path.exists() and not asked.resumes:
+    if (asked.job.folder / LINES).exists() and not asked.resumes:
         raise InvalidInput(
             f"{asked.job.folder} holds a run already; add --resume to go on with it, "
             "or name another folder with -o"
@@ -184,10 +184,15 @@ def is_rank(place: Place) -> bool:
 
 def start_here(asked: Asked, path: Path, as_json: bool, tell: Callable[[str], None]) -> None:
     """Start the ranks of the job on this machine, and wait for them."""
+    start_job(asked.job, path, asked.restarts, as_json, tell)
+
+
+def start_job(job: Job, path: Path, restarts: int, as_json: bool, tell: Callable[[str], None]) -> None:
+    """Start the ranks of a job by its file."""
     require_torch()
-    job = asked.job
+    refuse_elsewhere(job.problem.cluster)
     work = (str(path), "json" if as_json else "text")
-    start(job.plan.devices, WORK, work, folder=job.folder, restarts=asked.restarts, tell=tell)
+    start(job.plan.devices, WORK, work, folder=job.folder, restarts=restarts, tell=tell)
 
 
 def nodes_text(asked: Asked, path: Path, nodes: int, *, submits: bool) -> str:

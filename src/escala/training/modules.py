@@ -27,6 +27,17 @@ def built(module: str | None, network: Network, seed: int) -> tuple[nn.Module, t
     return model_of(module), None
 
 
+def refuse_fewer_tokens(module: nn.Module, network: Network) -> None:
+    """Refuse a module that knows fewer tokens than the plan's network, whose samples it would be given."""
+    table = next((each for each in module.modules() if isinstance(each, nn.Embedding)), None)
+    planned = 0 if network.main.embedding is None else network.main.embedding.vocab
+    if table is not None and table.num_embeddings < planned:
+        raise InvalidInput(
+            f"the module knows {table.num_embeddings:,} tokens and the plan's network {planned:,}; "
+            "plan with the config.json of the module"
+        )
+
+
 def _own(target: str) -> tuple[nn.Module, tuple[str, ...] | None]:
     function = imported(target)
     with user_code(target):

@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
+from escala.errors import InvalidInput
 from escala.measurement.bench.host import host_facts, usable_cores
 from escala.model.workload import OptimizerKind
 from escala.parallel.compression import Compression
@@ -21,7 +22,7 @@ from escala.training.checkpoint import TrainState, latest, load
 from escala.training.data.share import Share
 from escala.training.job import Job
 from escala.training.launch.place import Place
-from escala.training.modules import built, facts_of
+from escala.training.modules import built, facts_of, refuse_fewer_tokens
 from escala.training.opened import Opened, opened
 from escala.training.steprecord import StepRecord
 
@@ -92,7 +93,7 @@ def ready(job: Job, plan_document: dict[str, Any], setting: Setting) -> Ready:
         data=data,
         agree=agree,
         state=state,
-        notes=(*notes, *_unseen(job, step)),
+        notes=(*notes, *_elsewhere(job, setting.device), *_unseen(job, step)),
     )
 
 
@@ -100,6 +101,7 @@ def _parallel(job: Job, device: torch.device) -> tuple[Parallel, dict[str, Any]]
     """The module under the plan, and what an export needs to build it again."""
     choices, network = job.choices, job.problem.workload.network
     module, blocks = built(choices.module, network, choices.seed)
+    refuse_fewer_tokens(module, network)
     config = facts_of(module, network)
     mesh = mesh_of(job.plan, device)
     module.to(device)
@@ -114,6 +116,11 @@ def _resumed(job: Job, state: TrainState, agree: LocalSteps | None) -> tuple[Tra
     if newest is None:
         return state, ()
     resumed = load(newest, state)
+    if resumed.state.step >= job.choices.steps:
+        raise InvalidInput(
+            f"{job.folder} has {resumed.state.step:,} of {job.choices.steps:,} steps already; "
+            "give a larger --steps to go on"
+        )
     notes = (_told(resumed.state), *resumed.notes)
     if agree is None:
         return resumed.state, notes
@@ -124,11 +131,25 @@ def _resumed(job: Job, state: TrainState, agree: LocalSteps | None) -> tuple[Tra
 def _in_turn(job: Job, setting: Setting) -> Opened:
     """The samples; the first rank may have to make them, then the first one of every other node."""
     threads = max(usable_cores(host_facts()) // setting.place.local_ranks, 1)
+    found: Opened | None = None
     for is_due in (setting.place.rank == 0, setting.place.local_rank == 0, True):
-        if is_due:
-            found = opened(job, threads, setting.progress)
-        dist.barrier()
+        fault = None
+        try:
+            found = opened(job, threads, setting.progress) if is_due else found
+        except InvalidInput as error:
+            fault = str(error)
+        _agree(fault)
+    assert found is not None
     return found
+
+
+def _agree(fault: str | None) -> None:
+    """Raise on all ranks what any rank found: none is left to wait for one that has ended."""
+    every: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, fault)
+    for each in every:
+        if each is not None:
+            raise InvalidInput(each)
 
 
 def _settings(job: Job) -> dict[str, Any]:
@@ -138,6 +159,13 @@ def _settings(job: Job) -> dict[str, Any]:
         momentum = update.betas[0] if optimizer.moments else 0.0
         return {"weight_decay": update.weight_decay, "momentum": momentum}
     return {"weight_decay": update.weight_decay, "betas": update.betas}
+
+
+def _elsewhere(job: Job, device: torch.device) -> tuple[str, ...]:
+    """The plan's machine, where it cannot be this one: a processor is only planned by its own bench."""
+    if device.type != "cpu" or job.problem.cluster.place is not None:
+        return ()
+    return (f"predicted for {job.problem.accelerator.name}, run on this machine's processor: no comparison",)
 
 
 def _unseen(job: Job, step: Step) -> tuple[str, ...]:
