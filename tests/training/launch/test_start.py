@@ -24,7 +24,9 @@ PATIENCE_S = 180
 
 def begun(work: str, folder: Path, ranks: int = 2) -> subprocess.Popen[str]:
     paths = os.pathsep.join((str(ROOT / "src"), str(HERE)))
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    # not what the launcher sets where nobody has: torch.compile, in a test before, sets the folder for good
+    own = ("OMP_NUM_THREADS", "TORCHINDUCTOR_CACHE_DIR")
+    environment = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.Popen(
         [sys.executable, str(HERE / "start_job.py"), work, str(folder), str(ranks)],
         stdout=subprocess.PIPE,
