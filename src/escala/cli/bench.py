@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from escala.cli.options import Number, Whole, examples, json_option, switch
-from escala.cli.output import json_bytes, note, progressing, show, working
+from escala.cli.output import json_bytes, note, progressing, quiet, show, working
 from escala.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def measured(asked: "Request") -> "Bench | None":
     """Measure this machine, saying how far it is; None in every rank but the first."""
     from escala.measurement.bench.request import is_first
 
-    with progressing() if is_first() else nullcontext(_quiet) as progress:
+    with progressing() if is_first() else nullcontext(quiet) as progress:
         from escala.measurement.bench.run import bench
 
         return bench(asked, progress)
@@ -106,7 +106,3 @@ def _ladder(as_json: bool) -> int:
         document = ladder()
     show(document, as_json, print_ladder)
     return 0
-
-
-def _quiet(what: str, left_s: float) -> None:
-    """Ranks other than the first say nothing."""

@@ -52,6 +52,10 @@ def show(document: Any, as_json: bool, draw: Callable[["Console", Any], None]) -
         draw(console(), document)
 
 
+def quiet(*_: object) -> None:
+    """Takes what is told and says nothing: of other ranks, or where something else tells it."""
+
+
 def note(text: str) -> None:
     """One line of log for people, on stderr."""
     sys.stderr.write(f"{text}\n")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escala.cli.options import Whole, Word, stacked, switch
-from escala.cli.output import note, progressing, show, stdout_kept
+from escala.cli.output import note, progressing, quiet, show, stdout_kept
 from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def profile_step(target: str, given: Mapping[str, Any], as_json: bool) -> int:
     with _folder(given["keep_traces"] if is_first() else None) as folder:
         asked = _asked(target, given)  # reads the cores, before torch is loaded and binds its threads
         request = _request(target, given, folder, keys)
-        with stdout_kept(), progressing() if is_first() else nullcontext(_quiet) as progress:
+        with stdout_kept(), progressing() if is_first() else nullcontext(quiet) as progress:
             from escala.report.step_view import profiled_step
 
             ran = profiled_step(request, asked, progress)
@@ -187,7 +187,3 @@ def _folder(kept: str | None) -> Iterator[Path]:
         raise InvalidInput(f"--keep-traces: {kept} is not empty; name a new folder")
     make_writable(folder, "--keep-traces")
     yield folder
-
-
-def _quiet(what: str, left_s: float) -> None:
-    """Ranks other than the first say nothing."""

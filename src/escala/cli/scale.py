@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escala.cli.options import Whole, calibration_option, examples, json_option, stacked, switch
-from escala.cli.output import console, note, show, stdout_kept, working
+from escala.cli.output import console, note, quiet, show, stdout_kept, working
 from escala.cli.verb import Verb
 
 if TYPE_CHECKING:
     from escala.training.launch import Place
-    from escala.training.steprecord import StepRecord
 
 EXAMPLES = (
     "escala scale plan.json --devices 1,2,4",
@@ -76,18 +75,10 @@ def ranked(place: "Place", arguments: Sequence[str]) -> int:
     from escala.report.train_view import read_job, save_trained, trained
 
     job, plan = read_job(arguments[0])
-    shown = live(console(sys.stderr), job.choices.steps) if place.rank == 0 else nullcontext(_quiet)
+    shown = live(console(sys.stderr), job.choices.steps) if place.rank == 0 else nullcontext(quiet)
     with shown as told:
-        document = trained(job, plan, place, told, _nothing)
+        document = trained(job, plan, place, told, quiet)
     if document is not None:
         save_trained(document, job, plan)
         return INTERRUPTED if document.is_interrupted else 0
     return 0
-
-
-def _quiet(record: "StepRecord") -> None:
-    """Ranks other than the first say nothing."""
-
-
-def _nothing(what: str, left_s: float) -> None:
-    """The live line says what goes on."""

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escala.cli.options import Number, Whole, Word, calibration_option, examples, json_option, stacked, switch
-from escala.cli.output import console, note, stdout_kept, working, write_json
+from escala.cli.output import console, note, quiet, stdout_kept, working, write_json
 from escala.cli.verb import Verb
 from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
     from escala.training.launch import Place
-    from escala.training.steprecord import StepRecord
 
 EXAMPLES = (
     "escala train plan.json --steps 500",
@@ -142,9 +141,9 @@ def _ranked(place: "Place", asked: tuple[Any, Mapping[str, Any]], as_json: bool)
     from escala.report.train_view import save_trained, trained
 
     job, plan = asked
-    shown = live(console(sys.stderr), job.choices.steps) if place.rank == 0 else nullcontext(_quiet)
+    shown = live(console(sys.stderr), job.choices.steps) if place.rank == 0 else nullcontext(quiet)
     with stdout_kept(), shown as told:
-        document = trained(job, plan, place, told, _nothing)
+        document = trained(job, plan, place, told, quiet)
     if document is None:
         return 0
     written = save_trained(document, job, plan)
@@ -155,11 +154,3 @@ def _ranked(place: "Place", asked: tuple[Any, Mapping[str, Any]], as_json: bool)
     for each in written:
         note(f"wrote {each}")
     return INTERRUPTED if document.is_interrupted else 0
-
-
-def _quiet(record: "StepRecord") -> None:
-    """Ranks other than the first say nothing."""
-
-
-def _nothing(what: str, left_s: float) -> None:
-    """The live line says what goes on."""

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Final
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from escala.errors import one_line
@@ -132,11 +133,11 @@ def _print_compared(console: Console, given: Verified, parts: Prediction | None)
     hanging(console, "Own", flow(given.own, room(console)))
 
 
-def _add_compared(table: object, given: Compared) -> None:
+def _add_compared(table: Table, given: Compared) -> None:
     show = SHOW[given.unit]
     style = "green" if given.is_inside else "red"
     add_row(
-        table,  # type: ignore[arg-type] # rich's Table, named by `table_of` alone
+        table,
         Text(given.quantity, style=STRONG),
         show(given.predicted),
         span(given.low, given.high, show),
@@ -145,14 +146,14 @@ def _add_compared(table: object, given: Compared) -> None:
     )
 
 
-def _add_parts(table: object, given: Prediction) -> None:
+def _add_parts(table: Table, given: Prediction) -> None:
     for each in given.parts:
         if not each.predicted_s and not each.measured_s:
             continue
         error = "" if each.error is None else f"{in_percent(each.error, '+')} %"
         measured = "–" if each.measured_s is None else seconds(each.measured_s) if each.measured_s else "0"
         predicted = seconds(each.predicted_s) if each.predicted_s else "0"
-        add_row(table, Text(f"  {each.part}", style=QUIET), predicted, "", measured, error)  # type: ignore[arg-type]
+        add_row(table, Text(f"  {each.part}", style=QUIET), predicted, "", measured, error)
 
 
 def cause_lines(given: Cause | None) -> list[str]:

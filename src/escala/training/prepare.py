@@ -22,10 +22,8 @@ from escala.model.plan import Plan, Precision
 from escala.parallel.formats import AUTOCAST
 from escala.parallel.mesh import CONTEXT, DATA, SHARD, Mesh, mesh_of
 from escala.parallel.parallelize import Parallel, parallelize
-from escala.training.launch.join import join
+from escala.training.launch.join import BACKENDS, join
 from escala.training.launch.place import place_of
-
-BACKENDS = {"cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
 
 
 def prepare(

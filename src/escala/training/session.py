@@ -20,7 +20,7 @@ from escala.training.conclude import Trained, concluded
 from escala.training.data.feed import Feed
 from escala.training.data.tensors import batch_of
 from escala.training.job import Job
-from escala.training.launch.join import join, store_of
+from escala.training.launch.join import BACKENDS, join, store_of
 from escala.training.launch.place import Place
 from escala.training.launch.watchdog import Watchdog
 from escala.training.loop import Progress, Run, steps
@@ -32,7 +32,6 @@ from escala.training.steprecord import StepRecord
 TRACES: Final = "traces"
 PATIENCE: Final = timedelta(minutes=10)
 """Of ranks for each other: one may compile, or prepare data, while the others wait."""
-BACKENDS: Final = {"cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
 EVALUATED: Final = 8
 """Global batches of held-out samples that an evaluation takes."""
 LOSSES: Final = 100

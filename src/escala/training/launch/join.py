@@ -6,11 +6,14 @@ the dead ones and fail to connect: so each start has its own part of the store.
 
 import os
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import torch.distributed as dist
 
 from escala.training.launch.place import Place
+
+BACKENDS: Final = {"cuda": "cpu:gloo,cuda:nccl", "cpu": "gloo"}
+"""Of training, by kind of device: what lies on the processor, such as a wish to stop, goes over gloo."""
 
 
 def join(place: Place, backend: str, *, patience: timedelta = timedelta(minutes=30)) -> None:
