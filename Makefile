@@ -79,8 +79,8 @@ $(VENV_RUN)/.ok: pyproject.toml Makefile | $(VENV_RUN)/bin/python
 	@touch $@
 
 $(VENV_HF)/.ok: pyproject.toml Makefile | $(VENV_HF)/bin/python
-	@echo "installing escala with $(TORCH), transformers and peft into $(VENV_HF)"
-	$(call install,$(VENV_HF),'$(TORCH)' -e '.[data$(comma)hf$(comma)lora$(comma)test]')
+	@echo "installing escala with $(TORCH), transformers, peft and Flower into $(VENV_HF)"
+	$(call install,$(VENV_HF),'$(TORCH)' -e '.[data$(comma)federated$(comma)hf$(comma)lora$(comma)test]')
 	@touch $@
 
 # Debian and Ubuntu ship venv without ensurepip; there the pip of $(PYTHON) puts pip into the environment.

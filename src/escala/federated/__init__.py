@@ -1,0 +1,1 @@
+"""Federated learning: decide with numbers, simulate, run on Flower. Data stay where they are."""
