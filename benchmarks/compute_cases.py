@@ -103,6 +103,7 @@ JUDGED = (
 )
 
 DRAWN_SEED = 20261130
+DRAWN_AGAIN_SEED = 20261201  # for formulas that came after the first draw had been run
 
 
 def drawn(seed: int) -> tuple[Case, ...]:
@@ -140,5 +141,10 @@ def _residual(width: int, depths: list[int], batch: int, side: int) -> Case:
     return image("ResNet", "ResNet", {**sizes, "depths": depths, "image_size": side}, batch, side)
 
 
-DRAWN = drawn(DRAWN_SEED)
-SETS = {"drawn": DRAWN, "judged": JUDGED, "first": FIRST_JUDGED, "developed": DEVELOPED}
+SETS = {
+    "drawn-again": drawn(DRAWN_AGAIN_SEED),
+    "drawn": drawn(DRAWN_SEED),
+    "judged": JUDGED,
+    "first": FIRST_JUDGED,
+    "developed": DEVELOPED,
+}

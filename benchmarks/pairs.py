@@ -18,8 +18,10 @@ from escala.formats.files import read_keys
 
 
 def values(bench: Bench) -> Iterator[tuple[str, float]]:
-    """Every best time but those of single messages, which lines stand for; both lines; what hides."""
-    yield from ((each.name, each.best_s) for each in bench.timed if each.part != "network")
+    """Best and typical times but those of single messages, which lines stand for; both lines; what hides."""
+    alone = [each for each in bench.timed if each.part != "network"]
+    yield from ((each.name, each.best_s) for each in alone)
+    yield from ((f"typical {each.name}", each.usual_s) for each in alone)
     for each in bench.lines:
         name = f"{each.level} {each.operation} of {each.ranks}"
         yield f"alpha, {name}", each.alpha_s.value

@@ -148,7 +148,7 @@ def test_a_device_of_the_catalog_keeps_its_peaks_and_gets_measured_shares():
         timed=(
             product("fp32", "forward", 2e9 / (known.fp32_flop_per_s * 0.5)),
             product("bf16", "forward", 2e9 / (known.bf16_flop_per_s * 0.75)),
-            timed("memory", "triad", 1.0, payload_bytes=1.0, bytes_per_s=known.memory_bytes_per_s * 0.9),
+            timed("memory", "triad", 1.0, payload_bytes=known.memory_bytes_per_s * 0.9),
         ),
     )
     device = bench_cluster(bench).accelerator

@@ -90,7 +90,7 @@ def _refuse_broken(bench: Bench, origin: str) -> None:
         said = f"{bench.ranks} ranks, {bench.ranks_per_node} in a node"
         raise InvalidInput(f"{origin} has {said}, which cannot be; measure again")
     for each in bench.timed:
-        for rate in (each.best_s, each.flop_per_s, each.bytes_per_s):
+        for rate in (each.best_s, each.usual_s, each.flop_per_s, each.bytes_per_s):
             if rate is not None and not 0 < rate < math.inf:
                 raise InvalidInput(
                     f"{origin}: '{each.name}' has {rate:g}, not a number above 0; measure again"
@@ -120,7 +120,7 @@ def _device(bench: Bench, origin: str) -> tuple[Accelerator, list[str]]:
         for name in ("fp32", "tf32", "fp16", "bf16")
         if (rate := large_flop_per_s(bench, "gemm", name))
     }
-    moved = max((each.bytes_per_s or 0.0 for each in bench.timed if each.part == "memory"), default=0.0)
+    moved = max((each.usual_bytes_per_s or 0.0 for each in bench.timed if each.part == "memory"), default=0.0)
     if "fp32" not in rates or not moved:
         raise InvalidInput(
             f"{origin} holds no fp32 matrix product or no memory speed; measure again with a larger --budget"

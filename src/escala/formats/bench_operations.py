@@ -12,15 +12,17 @@ FORMAT: Final = "fp32"
 
 def operations_of(bench: Bench) -> Operations | None:
     """What a bench timed of a processor beside products; None where a part is missing, or on a GPU."""
-    update = [each.best_s / each.shape[0] / each.shape[1] for each in bench.timed if each.part == "optimizer"]
-    pooled = [each.best_s / math.prod(each.shape) for each in bench.timed if each.part == "pooling"]
-    launch = [each.best_s for each in bench.timed if each.part == "launch"]
-    distributed = [each.best_s / each.shape[0] for each in bench.timed if each.part == "distributed launch"]
+    update = [each.usual_s / math.prod(each.shape) for each in bench.timed if each.part == "optimizer"]
+    pooled = [each.usual_s / math.prod(each.shape) for each in bench.timed if each.part == "pooling"]
+    launch = [each.usual_s for each in bench.timed if each.part == "launch"]
+    distributed = [each.usual_s / each.shape[0] for each in bench.timed if each.part == "distributed launch"]
     attention, attention_backward = (
         large_flop_per_s(bench, part, FORMAT) for part in ("attention", "attention backward")
     )
     there, back = (_flop_and_byte_s(bench, part) for part in ("convolution", "convolution backward"))
-    passes = [each.bytes_per_s for each in bench.timed if each.part == "passes" and each.bytes_per_s]
+    passes = [
+        rate for each in bench.timed if each.part == "passes" and (rate := each.usual_bytes_per_s) is not None
+    ]
     if bench.device.kind != "cpu" or not (update and launch and passes and pooled):
         return None
     if attention is None or attention_backward is None or there is None or back is None:
@@ -46,7 +48,7 @@ def _flop_and_byte_s(bench: Bench, part: str) -> tuple[float, float] | None:
     Seconds / FLOP = the first + the second * bytes / FLOP, a line over bytes / FLOP.
     """
     known = [
-        (each.payload_bytes / each.flop, each.best_s / each.flop)
+        (each.payload_bytes / each.flop, each.usual_s / each.flop)
         for each in bench.timed
         if each.part == part and each.flop and each.payload_bytes
     ]
@@ -62,4 +64,4 @@ def large_flop_per_s(bench: Bench, part: str, dtype: str) -> float | None:
     every = [each for each in bench.timed if (each.part, each.dtype) == (part, dtype) and each.flop]
     most = max((each.flop or 0.0 for each in every), default=0.0)
     largest = [each for each in every if each.flop == most]
-    return most * len(largest) / sum(each.best_s for each in largest) if largest else None
+    return most * len(largest) / sum(each.usual_s for each in largest) if largest else None

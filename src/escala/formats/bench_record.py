@@ -61,8 +61,9 @@ class Fingerprint:
 class Timed:
     """One thing timed on all ranks at once; the samples are those of the rank whose best was slowest.
 
-    `best_s` is the least of `repeats` samples, `samples_s` at most 32 of them. `flop` and `payload_bytes` are
-    the work of one call; the rates are work / best_s. `shape` counts elements.
+    `best_s` is the least of `repeats` samples, `typical_s` the mean of those within three times the best,
+    `samples_s` at most 32 of all. `flop` and `payload_bytes` are the work of one call; the rates are
+    work / best_s. `shape` counts elements.
     """
 
     part: str
@@ -81,6 +82,20 @@ class Timed:
     payload_bytes: float | None = None
     flop_per_s: float | None = None
     bytes_per_s: float | None = None
+    typical_s: float | None = None
+
+    @property
+    def usual_s(self) -> float:
+        """What a plan is made with: the typical call; the median one in files that have no typical one.
+
+        A step is a sum of many calls, and of those only few are the best.
+        """
+        return self.typical_s or self.median_s
+
+    @property
+    def usual_bytes_per_s(self) -> float | None:
+        """Bytes of one call / seconds of a usual one."""
+        return None if self.payload_bytes is None else self.payload_bytes / self.usual_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Final
 
 from escala.formats.bench_record import Timed
+from escala.measurement.bench.fits import near_mean
 
 MOST_SAMPLES: Final = 32
 MOST_HELD: Final = 2000
@@ -49,7 +50,7 @@ def slowest(bests: Sequence[Best]) -> dict[str, int]:
 
 
 def timed(subject: Subject, samples: Sequence[float], rank: int, fastest_s: float) -> Timed:
-    """The record of one subject: best and median, rates of the best, samples thinned."""
+    """The record of one subject: best, median and typical, rates of the best, samples thinned."""
     best = min(samples)
     return Timed(
         part=subject.part,
@@ -68,4 +69,5 @@ def timed(subject: Subject, samples: Sequence[float], rank: int, fastest_s: floa
         fastest_best_s=fastest_s,
         flop_per_s=None if subject.flop is None else subject.flop / best,
         bytes_per_s=None if subject.payload_bytes is None else subject.payload_bytes / best,
+        typical_s=near_mean(samples),
     )
