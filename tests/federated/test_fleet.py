@@ -87,7 +87,7 @@ def test_flop_of_a_sample_by_part():
 
 def test_carbon_is_that_of_the_hour_or_of_the_country():
     hourly = tuple(float(hour) for hour in range(24))
-    population = scenario(clients(1, hour_carbon_kg_per_j=hourly), clients(1, country="FR"), clients(1))
+    population = scenario(clients(1, hourly_carbon_kg_per_j=hourly), clients(1, country="FR"), clients(1))
 
     fleet = fleet_of(population, seed=0)
 

@@ -152,7 +152,7 @@ def test_energy_prefers_cheap_samples_and_spares_batteries():
 def test_low_carbon_waits_for_the_hour_of_each_grid():
     night, day = ((1e-7,) * 12 + (3e-7,) * 12), ((3e-7,) * 12 + (1e-7,) * 12)
     devices = fleet(
-        clients(20, hour_carbon_kg_per_j=night), clients(20, hour_carbon_kg_per_j=day), clients(20)
+        clients(20, hourly_carbon_kg_per_j=night), clients(20, hourly_carbon_kg_per_j=day), clients(20)
     )
 
     early, late = (times_chosen(training(Selection.LOW_CARBON), devices, rounds=20, hour=h) for h in (3, 15))

@@ -190,11 +190,11 @@ def _time_to_compute_s(learnt: Learnt, training: Training, columns: dict[str, F6
 
 def _hourly(given: ClientClass, rows: int) -> dict[str, F64]:
     present = np.isin(np.arange(HOURS), given.hours)
-    carbon: Sequence[float] | None = given.hour_carbon_kg_per_j
-    if carbon is None and given.country is not None:
+    carbon: Sequence[float] = given.hourly_carbon_kg_per_j
+    if not carbon and given.country is not None:
         carbon = [grid_carbon(given.country).value] * HOURS
     return {
         "hours": np.tile(present, (rows, 1)),
-        "carbon_kg_per_j": np.tile(np.asarray([0.0] * HOURS if carbon is None else carbon), (rows, 1)),
-        "has_carbon": np.full(rows, carbon is not None),
+        "carbon_kg_per_j": np.tile(np.asarray(carbon or [0.0] * HOURS), (rows, 1)),
+        "has_carbon": np.full(rows, len(carbon) > 0),
     }

@@ -84,8 +84,7 @@ class ClientClass:
 
     `hours` are those of a day, in UTC, in which the client takes part; `dropout_ratio` is the share of
     rounds that a client begins and does not end for reasons other than its link and battery.
-    `hour_carbon_kg_per_j` is the carbon of its grid in each of the 24 hours (UTC), where somebody knows it;
-    otherwise the average of its country holds all day.
+    `hourly_carbon_kg_per_j` are 24 values of its grid by hour in UTC; empty, the country's yearly average counts.
     """
 
     name: str
@@ -96,7 +95,7 @@ class ClientClass:
     hours: tuple[int, ...] = tuple(range(24))
     country: str | None = None
     dropout_ratio: float = 0.0
-    hour_carbon_kg_per_j: tuple[float, ...] | None = None
+    hourly_carbon_kg_per_j: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
