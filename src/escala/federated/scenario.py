@@ -84,7 +84,7 @@ class ClientClass:
 
     `hours` are those of a day, in UTC, in which the client takes part; `dropout_ratio` is the share of
     rounds that a client begins and does not end for reasons other than its link and battery.
-    `hourly_carbon_kg_per_j` are 24 values of its grid by hour in UTC; empty, the country's yearly average counts.
+    `hourly_carbon_kg_per_j` are 24 values of the grid, hour 0 UTC first; empty, the yearly average counts.
     """
 
     name: str
