@@ -70,7 +70,7 @@ class Training:
 
     `clients_per_round` is the cohort that has to return; `over_selection` asks more of them; after
     `round_deadline_s` a round ends with those that came. With FedBuff `clients_per_round` work at a time and
-    the server steps after `buffer` updates.
+    the server steps after `buffer` updates. Without a server learning rate it is that of the algorithm.
     """
 
     rounds: Range
@@ -79,7 +79,7 @@ class Training:
     local_epochs: int = 1
     batch: int = 16
     learning_rate: float = 0.1
-    server_learning_rate: float = 1.0
+    server_learning_rate: float | None = None
     proximal: float = 0.0
     buffer: int | None = None
     part: Part = Part.FULL
