@@ -91,7 +91,7 @@ def stepped(server: Server, training: Training, change: Mapping[str, F32]) -> Se
     second = {name: _second(training, each, change[name] ** 2) for name, each in server.second.items()}
     if training.algorithm is Algorithm.FEDADAM:
         rate *= _correction(steps)
-    step = {name: each / (np.sqrt(second[name]) + np.float32(ADAPTIVITY)) for name, each in momentum.items()}
+    step = {name: _over_deviation(each, second[name]) for name, each in momentum.items()}
     weights = moved(server.weights, step, rate)
     return replace(server, weights=weights, steps=steps, momentum=momentum, second=second)
 
@@ -104,6 +104,10 @@ def _second(training: Training, second: F32, square: F32) -> F32:
     if training.algorithm is Algorithm.FEDADAM:
         return np.float32(SECOND_MOMENTUM) * second + np.float32(1 - SECOND_MOMENTUM) * square
     return second - np.float32(1 - SECOND_MOMENTUM) * square * np.sign(second - square)
+
+
+def _over_deviation(momentum: F32, second: F32) -> F32:
+    return np.asarray(momentum / (np.sqrt(second) + ADAPTIVITY), np.float32)
 
 
 def _correction(steps: int) -> float:
