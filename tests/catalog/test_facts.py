@@ -7,7 +7,7 @@ from escala.catalog import kinds, lookup, names
 from escala.catalog.facts import entries
 from escala.errors import InvalidInput
 
-NUMBERS = ("accelerators", "links", "clusters", "grid", "pue")
+NUMBERS = ("accelerators", "links", "clusters", "devices", "access", "grid", "pue")
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -24,7 +24,7 @@ def test_every_entry_has_facts_and_every_number_a_source(kind: str):
     assert unsourced == []
 
 
-@pytest.mark.parametrize("kind", ["accelerators", "links", "grid", "pue"])
+@pytest.mark.parametrize("kind", ["accelerators", "links", "devices", "access", "grid", "pue"])
 def test_every_number_says_how_far_to_trust_it(kind: str):
     facts = [fact for name in names(kind) for fact in lookup(f"{kind}/{name}")]
 
@@ -74,6 +74,8 @@ def test_kinds():
         "networks",
         "engines",
         "assumptions",
+        "devices",
+        "access",
         "grid",
         "pue",
     )

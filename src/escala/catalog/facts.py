@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from escala.catalog import accelerators, clusters, engines, links, networks, places
+from escala.catalog import access, accelerators, clusters, devices, engines, links, networks, places
 from escala.catalog.loader import KINDS, Entries, Quantity, find, shown
 from escala.catalog.shapes import shape_rows
 from escala.errors import InvalidInput, unknown
@@ -189,6 +189,21 @@ def _pue(name: str) -> Iterator[Fact]:
     yield _fact("pue", name, "pue", places.operator_pue(name))
 
 
+def _device(name: str) -> Iterator[Fact]:
+    entry = devices.device_entries()[name]
+    yield _word("devices", name, "title", entry.text("title"))
+    yield from _quantities("devices", name, devices.device_quantities(name))
+    for target in devices.device_targets(name):
+        numbers = devices.target_quantities(name, target)
+        yield from _quantities("devices", name, {f"{target}.{key}": each for key, each in numbers.items()})
+
+
+def _access(name: str) -> Iterator[Fact]:
+    for key in ("title", "energy_kind"):
+        yield _word("access", name, key, access.access_entries()[name].text(key))
+    yield from _quantities("access", name, access.access_quantities(name))
+
+
 def _quantities(kind: str, entry: str, numbers: Mapping[str, Quantity]) -> Iterator[Fact]:
     for name, number in numbers.items():
         yield _fact(kind, entry, name, number)
@@ -270,6 +285,8 @@ _KINDS: Final = {
     "networks": _Kind(names=networks.names, find=_find_network, facts=_network),
     "engines": _Kind(names=engines.engines, find=engines.find_engine, facts=_engine),
     "assumptions": _Kind(names=_assumption_names, find=_find_assumption, facts=_assumption),
+    "devices": _Kind(names=devices.devices, find=_named(devices.device_entries), facts=_device),
+    "access": _Kind(names=access.access_paths, find=_named(access.access_entries), facts=_access),
     "grid": _Kind(names=places.countries, find=_named(places.grid_entries), facts=_grid),
     "pue": _Kind(names=places.operators, find=_named(places.pue_entries), facts=_pue),
 }

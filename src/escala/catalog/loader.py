@@ -32,10 +32,13 @@ KINDS: Final = {
 }
 CARBON: Final = "gCO2e/kWh"
 RATIO: Final = "ratio"
+TRAFFIC: Final = "J/MB"
 # Date of a source that is one document a device: the entry's `released` takes its place.
 RELEASE: Final = "release year"
 # Base units of what units.py does not know.
-_BASE_UNITS: Final = {CARBON: "kg_per_j", RATIO: ""}
+_BASE_UNITS: Final = {CARBON: "kg_per_j", RATIO: "", TRAFFIC: "j_per_byte"}
+# Base units in one of what a text is written in.
+_SCALES: Final = {CARBON: 1e-3 / units.KWH_J, TRAFFIC: 1e-6}
 MOST_SHOWN: Final = 60
 _NUMBER_KEYS: Final = {"value", "source", "date", "condition", "kind", "low", "high", "also", "formula"}
 _SOURCE_KEYS: Final = {"title", "publisher", "date", "read", "url"}
@@ -116,6 +119,13 @@ class Entry:
         """The source that a key of this entry names."""
         return self._source(self.text(key))
 
+    def inner(self, key: str) -> "Entry":
+        """A table inside this one as an entry of its own, with the same sources."""
+        table = self.table.get(key)
+        if not isinstance(table, dict):
+            raise self.fail(f"needs a table '{key}'")
+        return Entry(name=f"{self.name}.{key}", file=self.file, table=table, sources=self.sources)
+
     def quantity(self, key: str, unit: str) -> Quantity:
         """A quantity that must be there, in the given base unit."""
         found = self.optional(key, unit)
@@ -176,11 +186,11 @@ def quantity_of(given: object, unit: str) -> float:
         return float(given)
     if not isinstance(given, str) or not given.strip()[-1:].isalpha():
         raise ValueError(given)
-    if unit == CARBON:
+    if unit in _SCALES:
         number, _, rest = given.partition(" ")
-        if rest != CARBON:
+        if rest != unit:
             raise ValueError(given)
-        return float(number) * 1e-3 / units.KWH_J
+        return float(number) * _SCALES[unit]
     return units.parse(given, unit)
 
 

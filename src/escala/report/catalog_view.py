@@ -17,6 +17,8 @@ SUMMARIES: Final = {
     "networks": ("parameters", "layers", "hub"),
     "engines": ("title",),
     "assumptions": (),
+    "devices": ("title",),
+    "access": ("title", "energy"),
     "grid": ("country", "carbon"),
     "pue": ("operator", "pue"),
 }
