@@ -1,7 +1,7 @@
 """What clients of a federation compute with: phones, boards, laptops, GPUs. Knows no scenario and no network.
 
-A device has one or more targets (cpu, gpu): what each achieves in training, the power it adds to idle, and the
-time of a sample of the networks that were measured on it.
+A device has one or more targets (cpu, gpu): what each achieves in training, the power it adds to idle, and
+the time of a sample of the networks that were measured on it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from escala.catalog import access, accelerators, clusters, devices, engines, links, networks, places
+from escala.catalog import accelerators, access, clusters, devices, engines, links, networks, places
 from escala.catalog.loader import KINDS, Entries, Quantity, find, shown
 from escala.catalog.shapes import shape_rows
 from escala.errors import InvalidInput, unknown

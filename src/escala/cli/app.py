@@ -35,6 +35,7 @@ VERBS: Final = {
     "record": "Read the logs that a run left into one record.",
     "verify": "Compare a recorded run with what was predicted for its plan.",
     "calibrate": "Let measured runs correct the numbers that the next plan is made with.",
+    "federate": "Decide, simulate and run federated learning.",
     "data": "Prepare text for training: tokens in memory-mapped shards.",
     "doctor": "Show versions, extras and settings, to paste into a report.",
     "demo": "Measure this machine briefly, plan on it and on 8 H100, explain the result.",

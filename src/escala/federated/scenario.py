@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from escala.federated.ranges import Range
 from escala.federated.training import Training
@@ -54,7 +55,8 @@ class Device:
 class Access:
     """How a client reaches the server: rates, share of transfers that arrive, energy of one byte.
 
-    `energy_kind` says what the energy is: `average` of all traffic of such a path, or `marginal`.
+    `energy_kind` says what the energy is: `average` of all traffic of such a path, or `marginal`. The price
+    is what traffic costs, where somebody says it.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Access:
     arrival_ratio: float
     energy_j_per_byte: Range
     energy_kind: str = "average"
+    price_usd_per_byte: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ class ClientClass:
     country: str | None = None
     dropout_ratio: float = 0.0
     hourly_carbon_kg_per_j: tuple[float, ...] = ()
+    price_usd_per_device_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +116,11 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Central:
-    """Where the same could be learnt on gathered data: devices, what they achieve, power, site, price."""
+    """Where the same could be learnt on gathered data: devices, what they achieve, power, site, price.
+
+    `access` is also how the server of a federation is reached; `epochs` are passes over all data to the same
+    target; `sample_s` is the time of a sample on one device where it was measured.
+    """
 
     name: str
     devices: int
@@ -124,17 +132,51 @@ class Central:
     price_source: str | None
     access: Access
     epochs: Range
+    sample_s: Range | None = None
+
+
+SERVER_W: Final = Range(low=5.0, mid=45.0, high=300.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What adds updates up: its power while a round lasts, PUE, seconds of work a round.
+
+    Source: Yousefpour et al. 2023 (Green FL), section 3: 45 W at 1 % utilisation, PUE 1.09; an aggregator of
+    its own is no data centre, so the ends are wide.
+    """
+
+    power_w: Range = SERVER_W
+    pue: float = 1.09
+    round_s: float = 1.0
+
+
+class Measure(StrEnum):
+    """What a comparison counts."""
+
+    BYTES = "bytes"
+    TIME = "time"
+    ENERGY = "energy"
+    CARBON = "carbon"
+    MONEY = "money"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What is demanded: may data move, by when, is every update to be proved, do data keep coming."""
+    """What is demanded: may data move, by when, is every update to be proved, do data keep coming.
+
+    `region` are the countries that data must not leave. A place with `enough_samples` of its own learns well
+    enough alone, by the user's own learning curve. `decide_by` are the measures that a verdict counts.
+    """
 
     movement: Movement
     deadline_s: float | None = None
     needs_audit: bool = False
     needs_exact_repeat: bool = False
     rounds_per_week: float | None = None
+    region: tuple[str, ...] = ()
+    enough_samples: float | None = None
+    decide_by: tuple[Measure, ...] = tuple(Measure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +193,7 @@ class Scenario:
     clients: tuple[ClientClass, ...]
     rules: Rules
     central: Central
+    server: Server = Server()
     server_country: str | None = None
     notes: tuple[str, ...] = field(default=())
     assumed: tuple[str, ...] = field(default=())

@@ -14,6 +14,7 @@ KINDS: Final = {
     "escala/profile": "the profile of a step; learn from it with `escala calibrate FILE:plan.json`",
     "escala/calibration": "what was learned from own runs; plan with it by --calibration FILE",
     "escala/cluster": "the description of a cluster; plan on it with --cluster FILE",
+    "escala/scenario": "a federated scenario; judge it with `escala federate assess FILE`",
     "escala/network": "the description of a network; plan it with `escala plan FILE`",
 }
 
