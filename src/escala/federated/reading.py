@@ -11,12 +11,12 @@ from typing import Final
 
 from escala.catalog.places import NODE_POWER_RATIO, WORLD_PUE, operator_pue
 from escala.errors import InvalidInput, spoken, unknown
+from escala.federated.filetable import Bounds, Table
 from escala.federated.ranges import Range
 from escala.federated.reading_clients import assumed_of, read_access, read_clients, read_country, read_device
 from escala.federated.reading_model import read_model
 from escala.federated.reading_training import read_training
 from escala.federated.scenario import Central, ClientClass, Measure, Movement, Rules, Scenario, Server
-from escala.federated.filetable import Bounds, Table
 from escala.formats.files import read_keys
 from escala.formats.other_files import refuse_other
 

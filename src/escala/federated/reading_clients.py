@@ -17,9 +17,9 @@ from escala.catalog.devices import (
 from escala.catalog.loader import TRAFFIC, Quantity, find, plain
 from escala.catalog.places import country_code
 from escala.errors import EscalaError, spoken, unknown
+from escala.federated.filetable import ANY, POSITIVE, SHARE, Bounds, Table
 from escala.federated.ranges import Range, exactly
 from escala.federated.scenario import Access, ClientClass, Device, LocalData, Skew, Target
-from escala.federated.filetable import ANY, POSITIVE, SHARE, Bounds, Table
 from escala.formats.bench_cluster import bench_cluster, bench_of, is_bench
 from escala.formats.files import read_keys
 from escala.model.flops import accelerator_peak_flop_per_s

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from escala.errors import EscalaError
-from escala.federated.scenario import Learnt
 from escala.federated.filetable import ANY, POSITIVE, Bounds, Table
+from escala.federated.scenario import Learnt
 from escala.federated.training import Part
 from escala.formats.networks import ENDINGS, find_network
 from escala.model.flops import forward_flop
