@@ -167,7 +167,7 @@ def _encode_int8(codec: Codec, name: str, wanted: F32, generator: np.random.Gene
     steps = np.rint(wanted / scale) if scale > 0 else np.zeros_like(wanted)
     return {
         # where the scale is so small that it lost digits, a step more than 127 could come out
-        "values": np.clip(steps, -INT8_STEPS, INT8_STEPS).astype(np.int8),
+        "values": np.asarray(np.clip(steps, -INT8_STEPS, INT8_STEPS), np.int8),
         "scale": np.array([scale], np.float32),
     }
 

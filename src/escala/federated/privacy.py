@@ -23,6 +23,8 @@ F32 = NDArray[np.float32]
 INSTALL: Final = "pip install 'escala[federated]'"
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 """Between which the noise for an epsilon is looked for; an assumption, wider than any use."""
+NOISE_STEP: Final = 1e-3
+"""How near the least noise is found, relative; always from above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ def noise_for(sampler: Sampler, epsilon: float, rounds: int, delta: float) -> fl
                 f"no noise up to {MOST_NOISE:g} brings {rounds} rounds to epsilon {epsilon:g}; allow more"
                 " epsilon or fewer rounds"
             )
-    while high - low > 1e-4 * high:
+    while high - low > NOISE_STEP * high:
         middle = (low + high) / 2
         low, high = (low, middle) if spent(sampler, middle, rounds, delta) <= epsilon else (middle, high)
     return high
