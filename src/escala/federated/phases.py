@@ -10,8 +10,8 @@ import numpy as np
 from escala.federated.ranges import Range
 from escala.model.columns import F64, I64
 
-# Assumption: what the radio of a battery-powered device draws above idle while it sends or receives; Android
-# power profiles give Wi-Fi and mobile radios some hundred mA at 3.8 V. What is wired has it in its idle power.
+# Assumption: what the radio of a battery-powered device draws above idle while it sends or receives; power
+# profiles of Android give radios some hundred mA at 3.8 V. What is wired has it in its idle power.
 RADIO_W: Final = Range(low=0.5, mid=1.0, high=2.0)
 # Assumption until it is measured: headers, names, signatures and framing of one message in one direction.
 MESSAGE_OVERHEAD_BYTES: Final = 4096

@@ -1,0 +1,101 @@
+"""Rounds of a fleet on a virtual clock, without training: who returns in time, what it costs.
+
+The server asks `clients_per_round` times `over_selection` clients; a round ends when as many as it needs
+have returned, when it knows of everyone what became of it, or at its deadline. Clients that are late go on to
+their end, as nobody stops them, and are busy until then.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from escala.federated.buffered import NOTICED_S, buffered_steps
+from escala.federated.fates import REASONS, Fates
+from escala.federated.population import Population, hour_of
+from escala.federated.roundrecord import Round
+from escala.federated.training import Algorithm, Selection, Training
+from escala.model.columns import F64, Bool
+
+
+def rounds_of(population: Population, count: int) -> Iterator[Round]:
+    """Rounds 1, 2, ... of a population; between two of them a caller may change its history.
+
+    With FedBuff a round is a step of the server.
+    """
+    if population.training.algorithm is Algorithm.FEDBUFF:
+        yield from (record for record, _ in buffered_steps(population, count))
+        return
+    now_s = 0.0
+    for round_ in range(1, count + 1):
+        record = _round(population, round_, now_s)
+        now_s = record.start_s + record.round_s
+        yield record
+
+
+def counted_in_time(ended: Fates, training: Training) -> tuple[Bool, float]:
+    """Whose replies count, and when the round ends: with the last that is needed, known of, or in time.
+
+    Of those that arrive together the lower numbers count. A Poisson cohort needs everyone.
+    """
+    needed = len(ended.clients)
+    if training.selection is not Selection.POISSON:
+        needed = min(training.clients_per_round, needed)
+    arrives_s = np.where(ended.has_returned, ended.end_s, np.inf)
+    known_s = np.where(ended.has_returned, ended.end_s, ended.end_s + NOTICED_S)
+    first = np.argsort(arrives_s, kind="stable")[:needed]
+    ends_s = [float(known_s.max(initial=0.0)), float(arrives_s[first].max(initial=0.0))]
+    if training.round_deadline_s is not None:
+        ends_s.append(training.round_deadline_s)
+    counted = np.zeros(len(ended.clients), np.bool_)
+    counted[first] = arrives_s[first] <= min(ends_s)
+    return counted, min(ends_s)
+
+
+def _round(population: Population, round_: int, now_s: float) -> Round:
+    training, server = population.training, population.scenario.server
+    now_s, is_here = population.opened(now_s, training.least_clients)
+    clients = population.cohort(is_here, now_s, draw=round_)
+    ended = population.ask(clients, now_s, draw=round_)
+    counted, end_s = counted_in_time(ended, training)
+    population.asked(ended, now_s)
+    population.returned(round_, clients[counted], ended.end_s[counted])
+    wait_s = np.maximum(end_s - ended.end_s, 0.0) * ended.has_returned
+    round_s = end_s + server.round_s
+    energy_j, carbon_kg = population.footprint.of(ended, wait_s, round_s, hour_of(now_s))
+    lost = lost_of(ended, counted, end_s)
+    if counted.sum() < training.least_clients:
+        lost["too-few"] = int(counted.sum())
+        counted = np.zeros_like(counted)
+    return Round(
+        round=round_,
+        cohort=tuple(clients.tolist()),
+        returned=tuple(clients[counted].tolist()),
+        lost={reason: number for reason, number in lost.items() if number},
+        down_bytes=int(ended.down_bytes.sum()),
+        up_bytes=int(ended.up_bytes.sum()),
+        start_s=now_s,
+        round_s=round_s,
+        phase_s=mean_phases(ended, counted) | {"wait": _mean(wait_s[counted]), "server": server.round_s},
+        energy_j=energy_j,
+        carbon_kg=carbon_kg,
+    )
+
+
+def lost_of(ended: Fates, counted: Bool, end_s: float) -> dict[str, int]:
+    """How many did not count, by reason; who had not ended when the round did is late."""
+    is_late = ~counted & (ended.has_returned | (ended.end_s > end_s))
+    reasons = np.bincount(ended.reason[~counted & ~is_late], minlength=len(REASONS))
+    return {"late": int(is_late.sum())} | dict(zip(REASONS, reasons.tolist(), strict=True))
+
+
+def mean_phases(ended: Fates, counted: Bool) -> dict[str, float]:
+    """Mean seconds of those that count, by phase."""
+    return {
+        "down": _mean(ended.down_s[counted]),
+        "compute": _mean(ended.work_s[counted]),
+        "up": _mean(ended.up_s[counted]),
+    }
+
+
+def _mean(column: F64) -> float:
+    return float(column.mean()) if column.size else 0.0

@@ -1,0 +1,120 @@
+"""A fleet in the course of a run: who is there, who is busy, what is charged, what is remembered.
+
+Time is the run's own clock: seconds since a midnight in UTC. Knows no rule by which a round ends.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from escala.errors import InvalidInput
+from escala.federated.batteries import Batteries
+from escala.federated.codecs import packed_bytes
+from escala.federated.fates import Fates, Payload, draws_of, fates
+from escala.federated.fleet import HOURS, Fleet, no_history
+from escala.federated.footprint import Footprint
+from escala.federated.phases import MESSAGE_OVERHEAD_BYTES
+from escala.federated.scenario import Scenario
+from escala.federated.selection import choose
+from escala.federated.training import Training
+from escala.model.columns import F64, I64, Bool
+from escala.units import DAY_S, HOUR_S
+
+LONGEST_WAIT_S: Final = 2 * DAY_S
+
+
+class Population:
+    """Clients of one run and what rounds did to them."""
+
+    def __init__(self, scenario: Scenario, fleet: Fleet) -> None:
+        self.scenario, self.training, self.fleet = scenario, scenario.training, fleet
+        self.history = no_history(len(fleet))
+        self.payload = payload_of(scenario)
+        self.footprint = Footprint(scenario, fleet)
+        self._batteries = Batteries(fleet)
+        self._busy_until_s = np.zeros(len(fleet))
+        self._charge_j = fleet.battery_j
+
+    def here(self, now_s: float) -> Bool:
+        """Clients in their hours, not busy, with charge enough."""
+        is_here = self.fleet.hours[:, hour_of(now_s)] & (self._busy_until_s <= now_s)
+        if self._batteries.are_there:
+            self._charge_j = self._batteries.charge_j(now_s)
+            self.history.charge_ratio = self._batteries.charge_ratio(self._charge_j)
+            is_here &= self._batteries.are_willing(self.history.charge_ratio)
+        return is_here
+
+    def opened(self, now_s: float, least: int) -> tuple[float, Bool]:
+        """The time from which on so many clients are here, and who they are."""
+        began_s, found = now_s, self.here(now_s)
+        while found.sum() < least:
+            next_hour_s = (now_s // HOUR_S + 1) * HOUR_S
+            busy = self._busy_until_s[self._busy_until_s > now_s]
+            now_s = min(next_hour_s, float(busy.min())) if busy.size else next_hour_s
+            if now_s - began_s > LONGEST_WAIT_S:
+                raise InvalidInput(
+                    f"for two days there were never {least:,} clients at a time; widen their hours, or ask"
+                    " for fewer (clients_per_round, least_clients)"
+                )
+            found = self.here(now_s)
+        return now_s, found
+
+    def cohort(self, is_here: Bool, now_s: float, *, draw: int, training: Training | None = None) -> I64:
+        """The clients that are asked at this time; `draw` is the number of the round, or of the choice."""
+        return choose(
+            training or self.training,
+            self.fleet,
+            self.history,
+            is_here,
+            round_=draw,
+            hour=hour_of(now_s),
+        )
+
+    def ask(self, clients: I64, now_s: float, *, draw: int) -> Fates:
+        """What becomes of a cohort that is asked now."""
+        draws = draws_of(self.training.seed, draw, len(self.fleet))[clients]
+        return fates(
+            self.fleet,
+            clients,
+            self.payload,
+            epochs=self.training.local_epochs,
+            start_s=now_s,
+            charge_j=self._charge_j[clients],
+            draws=draws,
+        )
+
+    def asked(self, ended: Fates, start_s: float) -> None:
+        """Remember a cohort: who was asked, until when it is busy, what that drains."""
+        clients, until_s = ended.clients, start_s + ended.end_s
+        self.history.chosen[clients] += 1
+        self._busy_until_s[clients] = until_s
+        if self._batteries.are_there:
+            self._batteries.drain(clients, ended.battery_j, self._charge_j, until_s)
+
+    def returned(self, round_: int, clients: I64 | int, took_s: F64 | float) -> None:
+        """Remember whose updates count, and how long they took; while nobody tells losses, all are alike."""
+        history = self.history
+        history.last_round[clients] = round_
+        history.round_s[clients] = took_s
+        history.loss[clients] = np.where(history.loss[clients] > 0, history.loss[clients], 1.0)
+
+
+def payload_of(scenario: Scenario) -> Payload:
+    """Bytes of a message each way: what the codec packs, and what every message carries beside it.
+
+    Of weights only their number is known here, so they are packed as one tensor. Without a codec they are
+    sent as wide as they are.
+    """
+    learnt, training = scenario.learnt, scenario.training
+    shape = (round(learnt.trained_weights),)
+    plain_bytes = round(learnt.trained_weights * learnt.weight_bytes)
+    down, up = (
+        plain_bytes if codec.kind == "none" else packed_bytes(codec, shape)
+        for codec in (training.codec_down, training.codec_up)
+    )
+    return Payload(down_bytes=down + MESSAGE_OVERHEAD_BYTES, up_bytes=up + MESSAGE_OVERHEAD_BYTES)
+
+
+def hour_of(now_s: float) -> int:
+    """The hour of the day, UTC."""
+    return int(now_s // HOUR_S) % HOURS
