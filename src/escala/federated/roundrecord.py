@@ -11,10 +11,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One round: who was asked, who returned, what was sent, how long it took, what was learnt.
 
     Clients are named by their numbers; one that works for a buffer may return twice. `lost` counts clients
-    that did not count by reason (late, link, battery, dropout, window, invalid, too-few). Seconds are those of
+    that did not count by reason (late, link, battery, dropout, window, invalid, too-few). Seconds are of
     the run's clock, virtual in a simulation; those of phases are means over the clients that returned.
-    Energies are low, mid, high by phase (compute, up, down, wait, server) of everyone that was asked, where
-    they are known.
+    Energies are low, mid, high by phase (compute, up, down, wait, server) of everyone asked, where they
+    are known.
     """
 
     schema: str = SCHEMA

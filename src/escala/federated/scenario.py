@@ -161,22 +161,6 @@ class Measure(StrEnum):
     MONEY = "money"
 
 
-SERVER_W: Final = Range(low=5.0, mid=45.0, high=300.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """What adds updates up: its power while a round lasts, PUE, seconds of work a round.
-
-    Source: Yousefpour et al. 2023 (Green FL), section 3: 45 W at 1 % utilisation, PUE 1.09; an aggregator of
-    its own is no data centre, so the ends are wide.
-    """
-
-    power_w: Range = SERVER_W
-    pue: float = 1.09
-    round_s: float = 1.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What is demanded: may data move, by when, is every update to be proved, do data keep coming.

@@ -42,6 +42,7 @@ def choose(training: Training, fleet: Fleet, history: History, here: Bool, *, ro
     `clients_per_round` times `over_selection` of them, or all where there are fewer; with Poisson a number
     by chance.
     """
+    refuse_unfit(training, fleet)
     field = Field(
         training=training,
         fleet=fleet,
@@ -53,6 +54,17 @@ def choose(training: Training, fleet: Fleet, history: History, here: Bool, *, ro
         hour=hour,
     )
     return np.sort(POLICIES[training.selection](field))
+
+
+def refuse_unfit(training: Training, fleet: Fleet) -> None:
+    """Refuse a policy that cannot be followed with this training or this fleet."""
+    if training.selection is Selection.POISSON and training.over_selection != 1.0:
+        raise InvalidInput(
+            "over_selection does not go with selection poisson: the first of a cohort are no Poisson sample;"
+            " leave over_selection out or choose uniform"
+        )
+    if training.selection is Selection.LOW_CARBON and not fleet.has_carbon.any():
+        raise InvalidInput("selection low-carbon needs the country of at least one class of clients")
 
 
 def asked_clients(training: Training) -> int:
@@ -81,11 +93,6 @@ def uniform(field: Field) -> I64:
 
 def poisson(field: Field) -> I64:
     """Each client by itself, with probability clients of a round / all clients."""
-    if field.training.over_selection != 1.0:
-        raise InvalidInput(
-            "over_selection does not go with selection poisson: the first of a cohort are no Poisson sample;"
-            " leave over_selection out or choose uniform"
-        )
     probability = min(field.training.clients_per_round / len(field.fleet), 1.0)
     return np.flatnonzero(field.here & (field.race > -math.log(probability)))
 
@@ -127,8 +134,6 @@ def low_carbon(field: Field) -> I64:
     Weight = (1 / carbon of a sample)^2. Others, and those whose grid nobody knows, fill up what is missing.
     """
     fleet = field.fleet
-    if not fleet.has_carbon.any():
-        raise InvalidInput("selection low-carbon needs the country of at least one class of clients")
     mean = fleet.carbon_kg_per_j.mean(axis=1)
     now = np.where(fleet.has_carbon, fleet.carbon_kg_per_j[:, field.hour], mean.max())
     is_green = fleet.has_carbon & (now <= mean * (1 + 1e-9))

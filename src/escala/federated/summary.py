@@ -13,8 +13,10 @@ from escala.federated.fairness import Fairness, fairness_of
 from escala.federated.footprint import Triple, triple_of
 from escala.federated.roundrecord import Round
 from escala.model.columns import F64, I64
+from escala.units import HOUR_S, KWH_J
 
 SCHEMA: Final = "escala/federate-simulate@1"
+GB_BYTES: Final = 1e9
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,20 +27,25 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     p90_s: float
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """Round by round: when it ended, clients, metrics; bytes and mid joules of all rounds up to it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """Round by round, in units to draw: when it ended, clients, metrics; bytes and mid energy up to it."""
 
-    end_s: tuple[float, ...]
+    end_hours: tuple[float, ...]
     round_s: tuple[float, ...]
     returned: tuple[int, ...]
     lost: tuple[int, ...]
-    sent_bytes: tuple[int, ...]
-    energy_j: tuple[float, ...]
+    sent_gb: tuple[float, ...]
+    energy_kwh: tuple[float, ...]
     metrics: dict[str, tuple[float | None, ...]]
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: rounds done, clients asked, lost by reason, bytes, time, energy by phase, carbon, fairness."""
+    """One run: rounds done, clients asked, lost by reason, bytes, time, energy by phase, carbon, fairness.
+
+    Shares of those lost are of those asked, shares of energy of mid; seconds by phase are means of updates
+    that count, and so is the mid energy of one.
+    """
 
     policy: str
     engine: str
@@ -47,17 +54,20 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     asked: int
     returned: int
     lost: dict[str, int]
+    lost_shares: dict[str, float]
+    lost_share: float
     down_bytes: int
     up_bytes: int
     end_s: float
     round_s: Spread
     phase_s: dict[str, float]
     energy_j: dict[str, Triple]
+    energy_shares: dict[str, float]
     total_energy_j: Triple
+    energy_j_per_update: float | None
     carbon_kg: Triple | None
     fairness: Fairness
     metrics: dict[str, float]
-    course: Course
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,27 +114,47 @@ class Tally:
     def result(self, *, policy: str, engine: str) -> Simulated:
         """What the rounds so far came to; there is at least one."""
         last, energy_j = self._rows[-1], sum(self._energy_j.values(), start=np.zeros(3))
-        took_s = np.percentile([each.round_s for each in self._rows], (10, 50, 90))
-        returned = int(self._counted.sum())
+        p10_s, median_s, p90_s = np.percentile([each.round_s for each in self._rows], (10, 50, 90)).tolist()
+        asked, returned = int(self._asked.sum()), int(self._counted.sum())
         return Simulated(
             policy=policy,
             engine=engine,
             rounds=len(self._rows),
             empty_rounds=sum(each.returned == 0 for each in self._rows),
-            asked=int(self._asked.sum()),
+            asked=asked,
             returned=returned,
             lost=dict(self._lost.most_common()),
+            lost_share=self._lost.total() / max(asked, 1),
+            lost_shares={name: number / max(asked, 1) for name, number in self._lost.most_common()},
             down_bytes=self._bytes[0],
             up_bytes=self._bytes[1],
             end_s=last.end_s,
-            round_s=Spread(p10_s=took_s[0], median_s=took_s[1], p90_s=took_s[2]),
+            round_s=Spread(p10_s=p10_s, median_s=median_s, p90_s=p90_s),
             phase_s={phase: seconds / max(returned, 1) for phase, seconds in self._phase_s.items()},
             energy_j={phase: triple_of(joules) for phase, joules in self._energy_j.items()},
+            energy_shares={
+                phase: float(joules[1] / energy_j[1]) if energy_j[1] else 0.0
+                for phase, joules in self._energy_j.items()
+            },
+            energy_j_per_update=float(energy_j[1] / returned) if returned else None,
             total_energy_j=triple_of(energy_j),
             carbon_kg=triple_of(self._carbon_kg) if self._has_carbon else None,
             fairness=fairness_of(self._asked, self._counted, self._kind, self._names),
             metrics=last.metrics,
-            course=_course(self._rows),
+        )
+
+    def course(self) -> Course:
+        """The rounds so far one by one."""
+        rows = self._rows
+        names = dict.fromkeys(name for each in rows for name in each.metrics)
+        return Course(
+            end_hours=tuple(each.end_s / HOUR_S for each in rows),
+            round_s=tuple(each.round_s for each in rows),
+            returned=tuple(each.returned for each in rows),
+            lost=tuple(each.lost for each in rows),
+            sent_gb=tuple(accumulate(each.sent_bytes / GB_BYTES for each in rows)),
+            energy_kwh=tuple(accumulate(each.energy_j / KWH_J for each in rows)),
+            metrics={name: tuple(each.metrics.get(name) for each in rows) for name in names},
         )
 
 
@@ -148,17 +178,4 @@ def _row(record: Round) -> _Row:
         sent_bytes=record.down_bytes + record.up_bytes,
         energy_j=sum(middle for _, middle, _ in record.energy_j.values()),
         metrics=record.metrics,
-    )
-
-
-def _course(rows: Sequence[_Row]) -> Course:
-    names = dict.fromkeys(name for each in rows for name in each.metrics)
-    return Course(
-        end_s=tuple(each.end_s for each in rows),
-        round_s=tuple(each.round_s for each in rows),
-        returned=tuple(each.returned for each in rows),
-        lost=tuple(each.lost for each in rows),
-        sent_bytes=tuple(accumulate(each.sent_bytes for each in rows)),
-        energy_j=tuple(accumulate(each.energy_j for each in rows)),
-        metrics={name: tuple(each.metrics.get(name) for each in rows) for name in names},
     )

@@ -1,0 +1,59 @@
+"""`escala federate simulate`: the rounds of a population, without a network and without devices."""
+
+from typing import Any
+
+import click
+
+from escala.cli.options import Whole, examples, json_option, stacked
+from escala.cli.output import note, progressing, show
+from escala.cli.verb import Verb
+
+EXAMPLES = (
+    "escala federate simulate scenario.toml",
+    "escala federate simulate scenario.toml --rounds 1000 --policy energy -o night",
+    "escala federate simulate scenario.toml --compare uniform,utility,energy,low-carbon",
+)
+INTERRUPTED = 130
+simulate_options = stacked(
+    click.option(
+        "--rounds", type=Whole(1, 1_000_000), help="Rounds; the middle of the scenario's if not given."
+    ),
+    click.option("--seed", type=Whole(0, 2**31), help="Of devices, cohorts and losses.  [the scenario's]"),
+    click.option(
+        "--policy",
+        metavar="NAME",
+        help="uniform, poisson, utility, energy or low-carbon.  [the scenario's]",
+    ),
+    click.option("--compare", metavar="LIST", help="Several policies on the same fleet: uniform,energy."),
+    click.option(
+        "-o", "--out", metavar="DIR", default="simulation", show_default=True, help="Folder of the rounds."
+    ),
+)
+
+
+@click.command("federate simulate", cls=Verb, epilog=examples(*EXAMPLES))
+@click.argument("scenario", metavar="SCENARIO")
+@click.option(
+    "--engine",
+    type=click.Choice(["events"]),
+    default="events",
+    show_default=True,
+    help="events: a virtual clock without training.",
+)
+@simulate_options
+@json_option
+def command(scenario: str, as_json: bool, **given: Any) -> int:
+    """Simulate the rounds of the population that SCENARIO describes: who returns, when, at what cost.
+
+    Writes each round to rounds.jsonl as it comes, and simulation.json and a page at the end. Ctrl-C ends
+    early and keeps what is there; the same command gives the same rounds again.
+    """
+    from escala.report.federated_text import print_simulation
+    from escala.report.federated_view import simulated
+
+    with progressing() as progress:
+        document, written = simulated(scenario, given, progress)
+    show(document, as_json, print_simulation)
+    for each in written:
+        note(f"wrote {each}")
+    return INTERRUPTED if document.is_interrupted else 0
