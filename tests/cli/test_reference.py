@@ -18,6 +18,7 @@ from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import cli
 from escala.cli.verb import commands_of
+from escala.federated import fairness, roundrecord, summary
 from escala.formats import bench_record
 from escala.measurement import calibration_record, runrecord, verify
 from escala.measurement.bench import ladder
@@ -79,8 +80,14 @@ def test_every_field_of_a_document_is_described(record: type):
     assert [field.name for field in fields(record) if f"`{field.name}`" not in TEXT] == []
 
 
+FEDERATED = (
+    *(roundrecord.Round, summary.Simulation, summary.Simulated, summary.Spread),
+    *(fairness.Fairness, fairness.Coverage),
+)
+
+
 @pytest.mark.parametrize(
-    "record", [TokensIndex, Encoding, Shard, Origin, Reached], ids=lambda each: each.__name__
+    "record", [TokensIndex, Encoding, Shard, Origin, Reached, *FEDERATED], ids=lambda each: each.__name__
 )
 def test_every_field_of_a_document_of_the_edge_is_described(record: type[msgspec.Struct]):
     assert [name for name in record.__struct_fields__ if f"`{name}`" not in TEXT] == []
