@@ -19,6 +19,8 @@ from escala.catalog.facts import Fact
 from escala.cli.app import cli
 from escala.cli.verb import commands_of
 from escala.federated import fairness, roundrecord, summary
+from escala.federated.clientdata import ClientData
+from escala.federated.manifest import Link, Manifest
 from escala.formats import bench_record
 from escala.measurement import calibration_record, runrecord, verify
 from escala.measurement.bench import ladder
@@ -40,7 +42,9 @@ from escala.report import (
     trace_view,
     validate_view,
 )
+from escala.report.audit_view import Audited
 from escala.report.planwords import FIXABLE, words
+from escala.report.privacy_view import OtherWay, PrivacyAnswer, Spent
 from escala.training.data.encoders import Encoding
 from escala.training.data.files import Origin
 from escala.training.data.index import Reached, Shard, TokensIndex
@@ -83,11 +87,14 @@ def test_every_field_of_a_document_is_described(record: type):
 FEDERATED = (
     *(roundrecord.Round, summary.Simulation, summary.Simulated, summary.Spread),
     *(fairness.Fairness, fairness.Coverage),
+    *(PrivacyAnswer, Spent, OtherWay, Audited, ClientData, Manifest, Link),
 )
 
 
 @pytest.mark.parametrize(
-    "record", [TokensIndex, Encoding, Shard, Origin, Reached, *FEDERATED], ids=lambda each: each.__name__
+    "record",
+    [*(TokensIndex, Encoding, Shard, Origin, Reached), *FEDERATED],
+    ids=lambda each: each.__name__,
 )
 def test_every_field_of_a_document_of_the_edge_is_described(record: type[msgspec.Struct]):
     assert [name for name in record.__struct_fields__ if f"`{name}`" not in TEXT] == []

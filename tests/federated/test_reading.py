@@ -84,6 +84,14 @@ FAULTS = {
         keys(training={"rounds": 1, "codec_up": "zip"}),
         "codec_up: kind is 'zip'; allowed are none, fp16",
     ),
+    "krum": (
+        keys(training={"rounds": 1, "clients_per_round": 4, "robust": "krum", "attackers": 1}),
+        "krum against 1 attackers needs 5 updates",
+    ),
+    "secure": (
+        keys(training={"rounds": 1, "has_secure_aggregation": True}),
+        "fewer than 3 updates lets each client compute",
+    ),
     "keep": (keys(training={"rounds": 1, "codec_up": "top-k"}), "codec_up: kind 'top-k' needs keep_ratio"),
     "no clients": (keys(clients=[]), "clients is an empty list; write at least one [[clients]] table"),
     "negative": (client(count=-1), "[[clients]] 1: count is -1; give a whole number from 1 to"),

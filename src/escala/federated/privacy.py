@@ -5,7 +5,10 @@ What is protected is the released weights; metrics, cohorts and times are not, a
 cryptographic generator.
 """
 
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,8 +113,9 @@ def spent(sampler: Sampler, noise_ratio: float, rounds: int, delta: float) -> fl
     if rounds == 0:
         return 0.0
     accountant = _accountant()
-    accountant.compose(_event(sampler, noise_ratio), rounds)
-    return float(accountant.get_epsilon(delta))
+    with _quiet():
+        accountant.compose(_event(sampler, noise_ratio), rounds)
+        return float(accountant.get_epsilon(delta))
 
 
 def noise_for(sampler: Sampler, epsilon: float, rounds: int, delta: float) -> float:
@@ -176,6 +180,18 @@ def norms(changes: dict[str, F32]) -> NDArray[np.float64]:
         np.square(each.reshape(len(each), -1), dtype=np.float64).sum(axis=1) for each in changes.values()
     ]
     return np.sqrt(np.sum(squares, axis=0))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without dp-accounting's word on each order that it leaves out; the others hold without it."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _event(sampler: Sampler, noise_ratio: float) -> "DpEvent":

@@ -4,12 +4,14 @@ from typing import Final
 
 from escala.errors import EscalaError, spoken
 from escala.federated.filetable import POSITIVE, Bounds, Table
+from escala.federated.refusals import reasons_against
 from escala.federated.training import Algorithm, Codec, Part, Privacy, Robust, Selection, Training
 
 KEYS: Final = (
     *("rounds", "clients_per_round", "algorithm", "local_epochs", "batch", "learning_rate"),
     *("server_learning_rate", "proximal", "buffer", "codec_up", "codec_down", "selection", "over_selection"),
-    *("round_deadline", "least_clients", "robust", "has_secure_aggregation", "privacy", "seed"),
+    *("round_deadline", "least_clients", "robust", "attackers", "norm_bound", "has_secure_aggregation"),
+    *("privacy", "seed"),
 )
 CODEC_KINDS: Final = ("none", "fp16", "int8", "top-k", "rand-k")
 PLACES: Final = ("central", "local")
@@ -26,14 +28,14 @@ def read_training(table: Table, part: Part, clients: int) -> Training:
         )
         raise table.fail(f"algorithm '{algorithm}' {said}; add it with 'fedbuff', remove it otherwise")
     deadline_s = table.optional_quantity("round_deadline", "s", Bounds(low=1e-3, high=1e9))
-    return Training(
+    training = Training(
         rounds=table.range("rounds", "ratio", bounds=Bounds(low=1, high=1e8)),
         clients_per_round=cohort,
         algorithm=algorithm,
         local_epochs=table.count("local_epochs", Bounds(low=1, high=10_000), 1),
         batch=table.count("batch", Bounds(low=1, high=10**6), 16),
         learning_rate=table.number("learning_rate", POSITIVE, 0.1),
-        server_learning_rate=table.number("server_learning_rate", POSITIVE, 1.0),
+        server_learning_rate=_optional(table, "server_learning_rate"),
         proximal=table.number("proximal", Bounds(low=0.0, high=1e6), 0.0),
         buffer=table.count("buffer", Bounds(low=1, high=cohort)) if table.has("buffer") else None,
         part=part,
@@ -44,10 +46,20 @@ def read_training(table: Table, part: Part, clients: int) -> Training:
         round_deadline_s=deadline_s,
         least_clients=table.count("least_clients", Bounds(low=1, high=cohort), 1),
         robust=table.word("robust", Robust, Robust.MEAN),
+        attackers=table.count("attackers", Bounds(low=0, high=cohort), 0),
+        norm_bound=_optional(table, "norm_bound"),
         has_secure_aggregation=table.flag("has_secure_aggregation", False),
         privacy=_privacy(table),
         seed=table.count("seed", Bounds(low=0, high=2**31 - 1), 0),
     )
+    reasons = reasons_against(training, clients)
+    if reasons:
+        raise table.fail("; ".join(reasons))
+    return training
+
+
+def _optional(table: Table, key: str) -> float | None:
+    return table.number(key, POSITIVE) if table.has(key) else None
 
 
 def _codec(table: Table, key: str) -> Codec:
