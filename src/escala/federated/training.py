@@ -101,8 +101,9 @@ class Training:
     """One way to train a population.
 
     `clients_per_round` is the cohort that has to return; `over_selection` asks more of them; after
-    `round_deadline_s` a round ends with those that came. With FedBuff `clients_per_round` work at a time and
-    the server steps after `buffer` updates. Without a server learning rate it is that of the algorithm.
+    `round_deadline_s` a round ends with those that came; with `merges_late` the others count in a later
+    round, by 1 / sqrt(1 + rounds late). With FedBuff `clients_per_round` work at a time and the server steps
+    after `buffer` updates. Without a server learning rate it is that of the algorithm.
     `attackers` is how many of those that return may lie, against which `robust` has to hold; `norm_bound` is
     the longest update that norm-bound lets pass, longer ones are shortened.
     """
@@ -123,6 +124,7 @@ class Training:
     over_selection: float = 1.0
     round_deadline_s: float | None = None
     least_clients: int = 1
+    merges_late: bool = False
     robust: Robust = Robust.MEAN
     attackers: int = 0
     norm_bound: float | None = None

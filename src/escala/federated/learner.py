@@ -1,0 +1,100 @@
+"""What clients of one program do: first weights, training of a client, a score. Loads torch only for a Task.
+
+Anything with these methods is a learner: that of a Task (torch), or a user's own, of any library.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from escala.errors import InvalidInput, one_line
+from escala.federated.scenario import Scenario
+from escala.federated.task import Task, task_of
+from escala.federated.training import Training
+from escala.federated.weights import F32, Weights
+from escala.measurement.job.fault import user_code
+from escala.measurement.job.target import imported, names_function
+
+
+class Learnt(Protocol):
+    """What a client's training gave: weights, samples, batches, mean and root mean square of last losses."""
+
+    weights: Weights
+    samples: int
+    steps: int
+    loss: float
+    rms_loss: float
+
+
+class Learner(Protocol):
+    """First weights, local training and score; the same on server and clients."""
+
+    training: Training
+
+    def first(self) -> Weights:
+        """The weights before the first round."""
+
+    def samples(self, client: int) -> int:
+        """How many samples a client has."""
+
+    def train(
+        self, weights: Weights, *, client: int, round_: int, pull: Mapping[str, F32] | None = None
+    ) -> Learnt:
+        """Training of one client from the given weights; `pull` is added to every gradient (SCAFFOLD)."""
+
+    def score(self, weights: Weights) -> Mapping[str, float]:
+        """How good weights are, by name, for example accuracy and loss."""
+
+
+class TaskLearner:
+    """A task shared out over the clients of a scenario, trained as `local` does."""
+
+    def __init__(self, task: Task, scenario: Scenario) -> None:
+        from escala.federated import local
+        from escala.federated.partition import exact
+
+        self.training = scenario.training
+        self._task, self._local = task, local
+        self._rows = exact(task, scenario.clients, scenario.training.seed)
+        self._module = local.module_of(task, scenario.training)
+        self._first = local.weights_of(self._module)
+
+    def first(self) -> Weights:
+        """The weights of the seed."""
+        return self._first
+
+    def samples(self, client: int) -> int:
+        """How many rows of the task a client has."""
+        return len(self._rows[client])
+
+    def train(
+        self, weights: Weights, *, client: int, round_: int, pull: Mapping[str, F32] | None = None
+    ) -> Learnt:
+        """SGD on the client's rows."""
+        rows = self._rows[client]
+        return self._local.train(
+            self._module, self._task, rows, weights, self.training, client=client, round_=round_, pull=pull
+        )
+
+    def score(self, weights: Weights) -> Mapping[str, float]:
+        """Accuracy and loss on the test set."""
+        found = self._local.score(self._module, self._task, weights)
+        return {"accuracy": found.accuracy, "loss": found.loss}
+
+
+def learner_of(given: str, scenario: Scenario) -> Learner:
+    """The learner of a task's name or file, or of a function that takes the scenario and returns one."""
+    if not names_function(given):
+        return TaskLearner(task_of(given), scenario)
+    function = imported(given)
+    with user_code(given):
+        made = function(scenario) if function.__code__.co_argcount else function()
+    if isinstance(made, Task):
+        return TaskLearner(made, scenario)
+    missing = [name for name in ("training", "first", "samples", "train", "score") if not hasattr(made, name)]
+    if missing:
+        raise InvalidInput(
+            f"{one_line(given)} returned {type(made).__name__} without {', '.join(missing)}; return a Task or"
+            " a Learner"
+        )
+    learner: Learner = made
+    return learner
