@@ -64,7 +64,7 @@ def test_who_is_late_arrives_later_and_once(fleet_of_hand):
 
 
 def test_a_client_works_on_one_message_after_the_other(fleet_of_hand):
-    # both reach it after 1 s; the second begins when the first is done after 11 s, is done at 21 s, back at 22 s
+    # both reach it after 1 s; the second begins at 11 s, when the first is done, and is back at 22 s
     grid = grids.VirtualGrid(echo, fleet_of_hand(1))
 
     assert len(grid.send_and_receive(messages([0, 0]))) == 2

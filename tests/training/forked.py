@@ -63,7 +63,7 @@ def _fork(rank: int, ranks: int, work: Callable[[int], Any], folder: Path) -> in
 def _work(rank: int, ranks: int, work: Callable[[int], Any], folder: Path) -> None:
     import torch.distributed as dist
 
-    from escala.training.launch.orphan import end_with_launcher
+    from escala.measurement.job.orphan import end_with_launcher
 
     end_with_launcher()
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)

@@ -6,8 +6,11 @@ Flower moves names between minor versions, so one is pinned and any other is ref
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final
 
 from escala.errors import MissingExtra
@@ -170,3 +173,121 @@ def command(name: str) -> str:
 def activated(grid: Grid) -> dict[int, str]:
     """When each node that is online was last activated; the same text while it runs."""
     return {node.node_id: node.last_activated_at for node in grid.get_nodes()}
+
+
+class Control:
+    """A SuperLink as its operator sees it: nodes, runs and their true status. One connection by call."""
+
+    def __init__(self, address: str, authority: bytes) -> None:
+        from flwr.supercore.control import ControlHttpClient
+        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+
+        self._client = ControlHttpClient.from_server_address(
+            server_address=address,
+            insecure=False,
+            root_certificates=authority,
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+        )
+
+    def is_up(self) -> bool:
+        """Whether the SuperLink answers."""
+        return self.status(None) is not None
+
+    def register(self, key: bytes, name: str) -> int:
+        """Admit a node by its public key (OpenSSH); gives its id."""
+        from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+        from flwr.proto.control_pb2 import RegisterNodeRequest
+        from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+        public = public_key_to_bytes(load_ssh_public_key(key))
+        return int(self._client.RegisterNode(RegisterNodeRequest(public_key=public, name=name)).node_id)
+
+    def submit(self, app: Path) -> int:
+        """Begin a run of the app in a folder; gives its id."""
+        import hashlib
+
+        from flwr.cli.build import build_fab_from_disk
+        from flwr.common.serde import fab_to_proto
+        from flwr.proto.control_pb2 import StartRunRequest
+        from flwr.supercore.fab import Fab
+
+        content = build_fab_from_disk(app)
+        fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
+        return int(self._client.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id)
+
+    def status(self, run: int | None) -> tuple[str, str, str] | None:
+        """Status of a run (pending, starting, running, finished), how it ended, details; or no answer."""
+        import httpx
+        from flwr.proto.control_pb2 import ListRunsRequest
+
+        try:
+            runs = self._client.ListRuns(ListRunsRequest(run_id=run)).run_dict
+        except httpx.HTTPError:
+            return None
+        if run is None:
+            return "", "", ""
+        found = runs[run].status
+        return found.status, found.sub_status, found.details
+
+    def stop(self, run: int) -> None:
+        """End a run that may be over already."""
+        import httpx
+        from flwr.proto.control_pb2 import StopRunRequest
+
+        with suppress(httpx.HTTPError):
+            self._client.StopRun(StopRunRequest(run_id=run))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+def sign_off(address: str, authority: bytes, private_key: bytes, node: int) -> None:
+    """Tell a SuperLink that a node is gone, in its name; else it waits a minute before it lets it back."""
+    import httpx
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+    from flwr.proto.fleet_pb2 import DeactivateNodeRequest
+    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+    from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    key = load_ssh_private_key(private_key, None)
+    interceptors = [
+        RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+        NodeAuthHttpInterceptor(key, key.public_key()),
+    ]
+    with (
+        suppress(httpx.HTTPError, RuntimeError),
+        FleetHttpClient.from_server_address(address, False, authority, interceptors=interceptors) as client,
+    ):
+        client.DeactivateNode(DeactivateNodeRequest(node_id=node))
+
+
+def client_tasks(address: str, pause_s: float) -> Iterator[str | None]:
+    """Tokens of work for a ClientApp that a SuperNode offers at its own address; none when it has none."""
+    import httpx
+    from flwr.proto.runtime_pb2 import AcquireTaskRequest
+    from flwr.supercore.constant import TaskType
+    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+    from flwr.supercore.runtime import RuntimeHttpClient
+
+    client = RuntimeHttpClient.from_server_address(
+        server_address=address,
+        insecure=True,
+        root_certificates=None,
+        interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
+    )
+    while True:
+        try:
+            found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+            yield found.token if found.HasField("task") and found.token else None
+        except httpx.HTTPError:
+            yield None
+        time.sleep(pause_s)
+
+
+def run_task(address: str, token: str, parent: int) -> None:
+    """Do one piece of work for a SuperNode as Flower's own `flwr-clientapp` does; ends the process."""
+    from flwr.supernode.runtime.run_clientapp import run_clientapp
+
+    run_clientapp(runtime_api_address=address, token=token, insecure=True, parent_pid=parent)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from escala.errors import EscalaError
 from escala.federated.fleet import Fleet
 from escala.federated.flower import (
     LOST,
@@ -29,6 +30,7 @@ from escala.federated.flower import (
     stamp,
 )
 from escala.federated.order import generator
+from escala.measurement.job.fault import user_code
 
 FIRST_NODE: Final = SUPERLINK + 1
 HOUR_S: Final = 3600.0
@@ -156,10 +158,10 @@ class VirtualGrid(Grid):
             {name: type(each)(dict(each)) for name, each in message.content.items()}
         )
         try:
-            return self._app(own, self.contexts[client])
-        except Exception as error:
-            # Flower's client process answers so whatever its app raises, and the server has to cope with it
-            return Message(Error(RAISED, f"{type(error)}:<'{error}'>"), reply_to=message)
+            with user_code("the app of the client"):
+                return self._app(own, self.contexts[client])
+        except EscalaError as error:  # as Flower's client process answers, whatever its app raises
+            return Message(Error(RAISED, str(error)), reply_to=message)
 
 
 def _place(client: int, clients: int) -> dict[str, Any]:

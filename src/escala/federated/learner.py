@@ -3,6 +3,7 @@
 Anything with these methods is a learner: that of a Task (torch), or a user's own, of any library.
 """
 
+import inspect
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from escala.federated.task import Task, task_of
 from escala.federated.training import Training
 from escala.federated.weights import F32, Weights
 from escala.measurement.job.fault import user_code
-from escala.measurement.job.target import imported, names_function
+from escala.measurement.job.target import named, names_function
 
 
 class Learnt(Protocol):
@@ -82,12 +83,12 @@ class TaskLearner:
 
 
 def learner_of(given: str, scenario: Scenario) -> Learner:
-    """The learner of a task's name or file, or of a function that takes the scenario and returns one."""
+    """The learner of a task's name or file, or of a function that returns a task or a learner."""
     if not names_function(given):
         return TaskLearner(task_of(given), scenario)
-    function = imported(given)
+    function = named(given)
     with user_code(given):
-        made = function(scenario) if function.__code__.co_argcount else function()
+        made = function(scenario) if inspect.signature(function).parameters else function()
     if isinstance(made, Task):
         return TaskLearner(made, scenario)
     missing = [name for name in ("training", "first", "samples", "train", "score") if not hasattr(made, name)]

@@ -12,8 +12,8 @@ from escala.federated.accepted import (
     ARRAYS,
     GONE,
     WRONG_SHAPE,
-    fault_of,
     fault_beside,
+    fault_of,
     fault_of_arrays,
     fault_of_metrics,
 )

@@ -42,6 +42,8 @@ MOST_S: Final = 3600.0
 """A round without a deadline waits so long, as Flower's own strategies do."""
 ONLINE_S: Final = 300.0
 """So long a round waits for enough nodes."""
+MOST_LATE: Final = 10
+"""Updates that are later than so many rounds are not waited for; an assumption."""
 CONFIG, TURN = "config", "turn"
 Evaluate = Callable[[Arrays], Mapping[str, float]]
 
@@ -146,8 +148,7 @@ class Rounds:
             self._clock.wait(until_s - self._clock.now_s)
         for client in sorted(set(gathered.cohort) - {each.asked.client for each in gathered.counted}):
             gathered.faults.setdefault(client, LATE)
-        if not self._training.merges_late:
-            self._post.forget(round_ + 1)
+        self._post.forget(round_ + 1 - (MOST_LATE if self._training.merges_late else 0))
         return gathered
 
     def _buffered(self, round_: int) -> Gathered:
@@ -204,7 +205,7 @@ class Rounds:
         for each in self._post.collect():
             if each.fault is None:
                 gathered.counted.append(each)
-            else:
+            elif each.asked.round_ == round_ or self._is_buffered:
                 gathered.faults[each.asked.client] = each.fault
         fresh = sum(each.asked.round_ == round_ or self._is_buffered for each in gathered.counted)
         is_open = self._is_buffered or any(each.round_ == round_ for each in self._post.out)

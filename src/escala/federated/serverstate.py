@@ -102,7 +102,9 @@ def _opened(path: Path) -> tuple[dict[str, Arrays], Facts]:
                 if name:
                     groups.setdefault(group, {})[name] = held[key]
     except (OSError, ValueError, KeyError, EOFError, msgspec.DecodeError) as error:
-        raise InvalidInput(f"{path} is no state of a server ({error}); begin anew in another folder") from None
+        raise InvalidInput(
+            f"{path} is no state of a server ({error}); begin anew in another folder"
+        ) from None
     return groups, facts
 
 

@@ -13,8 +13,8 @@ from importlib import import_module
 from torch.distributed.elastic.multiprocessing.errors import ErrorHandler, record
 
 from escala.errors import EscalaError
+from escala.measurement.job.orphan import end_with_launcher
 from escala.training.launch.blame import is_victim
-from escala.training.launch.orphan import end_with_launcher
 from escala.training.launch.place import Place, place_of
 from escala.training.launch.start import INTERRUPTED
 from escala.training.launch.words import leave_words

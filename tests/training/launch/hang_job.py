@@ -14,7 +14,7 @@ os.environ["TORCH_FR_BUFFER_SIZE"] = "200"
 import torch
 import torch.distributed as dist
 
-from escala.training.launch.orphan import end_with_launcher
+from escala.measurement.job.orphan import end_with_launcher
 from escala.training.launch.watchdog import Limits, Watchdog
 
 SOON = Limits(step_s=1.5, other_s=1.5, look_s=0.2, answer_s=0.6)

@@ -23,14 +23,20 @@ def names_function(target: str) -> bool:
     return bool(mark) and not target.startswith(HUB) and function.isidentifier() and bool(place)
 
 
-def imported(target: str) -> Callable[[], Any]:
-    """The function of a target, which can be called without arguments; modules of this folder are found."""
+def named(target: str) -> Any:
+    """Whatever a target names in its module; modules of this folder are found."""
     place, _, name = target.rpartition(SEPARATOR)
     module = _module(place)
     found = getattr(module, name, None)
     if found is None:
         own = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
         raise unknown("function", name, own, f"{place} has {', '.join(own[:8]) or 'none'}")
+    return found
+
+
+def imported(target: str) -> Callable[[], Any]:
+    """The function of a target, which can be called without arguments."""
+    found = named(target)
     if not callable(found):
         raise InvalidInput(f"{target} is no function but {type(found).__name__}; name one: {CONTRACT}")
     _refuse_arguments(target, found)

@@ -1,4 +1,4 @@
-"""Ends a rank whose launcher is gone, so that nobody trains on unseen. Does nothing where not on Linux."""
+"""Ends a process whose launcher is gone, so that nothing goes on unseen. Does nothing where not on Linux."""
 
 import ctypes
 import os

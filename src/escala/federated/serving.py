@@ -1,0 +1,133 @@
+"""The two halves of a federated app as Flower starts them: the server's rounds and the clients' training.
+
+Loads what the settings in the app name. Rounds and state are written to the server's folder; a server that is
+started again goes on behind the last round that is whole.
+"""
+
+import fcntl
+import io
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from escala.errors import InvalidInput, one_line
+from escala.federated.appsettings import AppSettings, read_settings, settings_of
+from escala.federated.clientapp import client_app, wrapped
+from escala.federated.fleet import fleet_of, no_history
+from escala.federated.flower import Arrays, ClientApp, Context, Grid, ServerApp
+from escala.federated.learner import Learner, learner_of
+from escala.federated.ledger import Ledger
+from escala.federated.rounds import Rounds, Standing
+from escala.federated.serverstate import load, save
+from escala.federated.strategy import strategy_of
+from escala.measurement.job.fault import user_code
+from escala.measurement.job.target import imported, named
+from escala.wholefile import write_whole
+
+MESSAGES, PID, LOCK, WEIGHTS = "messages.jsonl", "server.pid", "server.lock", "weights.npz"
+LOCK_S: Final = 60.0
+"""A server that was killed together with its SuperLink needs some seconds to notice."""
+
+
+def learner_in(path: Path) -> Learner:
+    """The learner of an app's settings; made once in a process, wherever copies of the settings lie."""
+    return _learner(path.read_bytes())
+
+
+@cache
+def _learner(content: bytes) -> Learner:
+    settings = settings_of(content)
+    assert settings.task is not None
+    return learner_of(settings.task, settings.scenario)
+
+
+def client_in(path: Path) -> ClientApp:
+    """The client half of the app with these settings."""
+    settings = read_settings(path)
+    return client_app(learner_in(path)) if settings.app is None else wrapped(_own_app(settings.app))
+
+
+def server_in(path: Path) -> ServerApp:
+    """The server half of the app with these settings."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        serve(grid, path)
+
+    return app
+
+
+def serve(grid: Grid, path: Path) -> None:
+    """All rounds that are left, each written down with the state after it; then the weights."""
+    settings = read_settings(path)
+    scenario, folder = settings.scenario, Path(settings.folder)
+    fleet = fleet_of(scenario, scenario.training.seed)
+    strategy = strategy_of(scenario.training, len(fleet))
+    with _alone(folder):
+        standing = load(folder, strategy)
+        if standing is None:
+            standing = Standing(weights=_first(settings, path), history=no_history(len(fleet)))
+        rounds = Rounds(
+            grid,
+            strategy,
+            scenario.training,
+            fleet,
+            standing,
+            ledger=Ledger(folder / MESSAGES),
+            evaluate=None if settings.task is None else learner_in(path).score,
+        )
+        for record in rounds.until(settings.rounds):
+            save(folder, record, standing, strategy)
+        _write_weights(folder / WEIGHTS, standing.weights)
+
+
+def _write_weights(path: Path, weights: Arrays) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **weights)
+    write_whole(path, buffer.getvalue())
+
+
+def _first(settings: AppSettings, path: Path) -> Arrays:
+    """The weights before the first round: the learner's, or what the user's function returns."""
+    if settings.first is None:
+        return learner_in(path).first()
+    function = imported(settings.first)
+    with user_code(settings.first):
+        made: Any = function()
+        if hasattr(made, "state_dict"):
+            made = {name: each.detach().cpu().numpy() for name, each in made.state_dict().items()}
+    if not isinstance(made, dict) or not all(isinstance(each, np.ndarray) for each in made.values()):
+        raise InvalidInput(f"{settings.first} returned no arrays by name; return a dict of them, or a module")
+    return made
+
+
+def _own_app(target: str) -> ClientApp:
+    """A user's ClientApp, `package.module:app`."""
+    app = named(target)
+    if not isinstance(app, ClientApp):
+        raise InvalidInput(f"{one_line(target)} is {type(app).__name__} and no ClientApp of Flower; name one")
+    return app
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Only one server at a time writes to a folder; one that was killed lets go by itself."""
+    with (folder / LOCK).open("w") as lock:
+        until_s = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until_s:
+                    raise InvalidInput(f"another server still writes to {folder}; stop it first") from None
+                time.sleep(0.2)
+        (folder / PID).write_text(str(os.getpid()))
+        yield

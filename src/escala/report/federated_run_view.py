@@ -1,0 +1,133 @@
+"""What `escala federate run` shows and writes: the rounds of a run on Flower and how it ended."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from escala.errors import InvalidInput
+from escala.federated.appsettings import AppSettings
+from escala.federated.cutting import clients_in, cut_to
+from escala.federated.roundrecord import Round
+
+SCHEMA: Final = "escala/federate-run@1"
+MOST_NODES: Final = 64
+"""So many nodes start here unasked; each is a process of some 140 MB."""
+
+
+class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is over: what it was, where it lies, its rounds, what was started again."""
+
+    schema: str = SCHEMA
+    name: str
+    folder: str
+    learns: str
+    nodes: int
+    clients: int
+    flower_run: int
+    submissions: int
+    restarted: tuple[str, ...]
+    rounds_s: float
+    sent_bytes: int
+    rounds: tuple[Round, ...]
+
+
+class HostSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """Commands to run on one host, in this order."""
+
+    host: str
+    commands: tuple[str, ...]
+
+
+class StartDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start where."""
+
+    schema: str = "escala/federate-start@1"
+    folder: str
+    hosts: tuple[HostSteps, ...]
+
+
+def settings_for(path: str, folder: Path, given: Mapping[str, Any]) -> tuple[AppSettings, int, int]:
+    """Settings of the run that was asked for, its nodes, and the clients of the whole scenario."""
+    from escala.federated.federation import new_settings, settings_in
+    from escala.federated.reading import read_scenario
+    from escala.federated.run import refuse_used
+
+    scenario = read_scenario(path)
+    clients = clients_in(scenario)
+    nodes = given["nodes"] or (clients if clients <= MOST_NODES else None)
+    if nodes is None:
+        raise InvalidInput(f"the scenario has {clients:,} clients; say how many nodes start here: --nodes 4")
+    refuse_used(folder, given["resume"])
+    rounds = given["rounds"] or round(scenario.training.rounds.mid)
+    settings = new_settings(
+        cut_to(scenario, nodes),
+        folder,
+        rounds=rounds,
+        task=given["task"] or (None if given["app"] else "digits"),
+        app=given["app"],
+        first=given["first"],
+    )
+    if given["resume"]:
+        settings = _resumed(settings, settings_in(folder))
+    return settings, nodes, clients
+
+
+def run_document(path: str, folder: str, given: Mapping[str, Any], tell: Callable[..., None]) -> RunDocument:
+    """Run on this machine to the end."""
+    from escala.federated.run import run_here
+
+    settings, nodes, clients = settings_for(path, Path(folder), given)
+    ended = run_here(settings, nodes, tell)
+    return RunDocument(
+        name=settings.scenario.name,
+        folder=settings.folder,
+        learns=settings.task or settings.app or "",
+        nodes=nodes,
+        clients=clients,
+        flower_run=ended.flower_run,
+        submissions=ended.submissions,
+        restarted=ended.restarted,
+        rounds_s=sum(each.round_s for each in ended.rounds),
+        sent_bytes=sum(each.up_bytes + each.down_bytes for each in ended.rounds),
+        rounds=ended.rounds,
+    )
+
+
+def start_document(path: str, folder: str, given: Mapping[str, Any], hosts: list[str]) -> StartDocument:
+    """Make the folder, and say what to start where; the first host is the server's."""
+    from escala.federated.federation import (
+        NODE_PORT,
+        PORT,
+        Federation,
+        instructions,
+        make_folder,
+        write_connection,
+    )
+
+    if len(hosts) < 2:
+        raise InvalidInput("--hosts wants the server and a host of nodes at least: --hosts server,site-a")
+    settings, nodes, _ = settings_for(path, Path(folder), given)
+    make_folder(settings, nodes, hosts)
+    federation = Federation(
+        folder=Path(settings.folder),
+        settings=settings,
+        address=f"{hosts[0]}:{PORT}",
+        node_addresses=tuple(f"127.0.0.1:{NODE_PORT + node}" for node in range(nodes)),
+    )
+    write_connection(federation)
+    told = instructions(federation, hosts)
+    steps = tuple(HostSteps(host=host, commands=tuple(lines)) for host, lines in told)
+    return StartDocument(folder=settings.folder, hosts=steps)
+
+
+def _resumed(asked: AppSettings, before: AppSettings) -> AppSettings:
+    """The run of the folder, with as many rounds as are asked for now; all else has to be as it was."""
+    again = msgspec.structs.replace(asked, run=before.run, folder=before.folder)
+    if msgspec.structs.replace(again, rounds=before.rounds) != before:
+        raise InvalidInput(
+            f"{before.folder} holds a run of another scenario, task or number of nodes; resume with the same"
+            " ones, or name another folder"
+        )
+    return again

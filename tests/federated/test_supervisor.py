@@ -1,0 +1,67 @@
+"""Programs are started again when they end, and all end together with what they started."""
+
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("psutil")
+import psutil
+
+from escala.federated.supervisor import Program, ProgramEnded, Supervisor
+
+ENDLESS = "import time; time.sleep(600)"
+WITH_CHILD = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def program(tmp_path, script, name="one"):
+    return Program(name=name, command=[sys.executable, "-c", script], log=tmp_path / name, environment={})
+
+
+def until(claim, most_s=20.0):
+    end_s = time.monotonic() + most_s
+    while not claim():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
+def test_a_program_that_was_killed_is_started_again(tmp_path):
+    told = []
+    supervisor = Supervisor(told.append)
+    supervisor.start(program(tmp_path, ENDLESS))
+    first = supervisor.pid("one")
+    try:
+        psutil.Process(first).kill()
+        until(lambda: supervisor.check() == ["one"])
+
+        assert supervisor.pid("one") != first
+        assert psutil.pid_exists(supervisor.pid("one"))
+        assert told == ["one"]
+    finally:
+        supervisor.stop()
+
+
+def test_a_program_that_ends_again_and_again_is_an_error_with_its_last_words(tmp_path):
+    supervisor = Supervisor(lambda name: None, restarts=1)
+    supervisor.start(program(tmp_path, "raise SystemExit('no such certificate')"))
+    try:
+        with pytest.raises(ProgramEnded, match=r"one ended 2 times.*no such certificate"):
+            until(lambda: supervisor.check() == "never")
+    finally:
+        supervisor.stop()
+
+
+def test_stopping_ends_what_a_program_started_in_a_session_of_its_own(tmp_path):
+    supervisor = Supervisor(lambda name: None)
+    supervisor.start(program(tmp_path, WITH_CHILD))
+    until(lambda: (tmp_path / "one").read_text().strip().isdecimal())
+    child = int((tmp_path / "one").read_text())
+
+    supervisor.stop()
+
+    until(lambda: not psutil.pid_exists(child))
