@@ -16,7 +16,7 @@ from escala.measurement.job.fault import user_code
 from escala.measurement.job.target import named, names_function
 
 
-class Learnt(Protocol):
+class Update(Protocol):
     """What a client's training gave: weights, samples, batches, mean and root mean square of last losses."""
 
     weights: Weights
@@ -39,7 +39,7 @@ class Learner(Protocol):
 
     def train(
         self, weights: Weights, *, client: int, round_: int, pull: Mapping[str, F32] | None = None
-    ) -> Learnt:
+    ) -> Update:
         """Training of one client from the given weights; `pull` is added to every gradient (SCAFFOLD)."""
 
     def score(self, weights: Weights) -> Mapping[str, float]:
@@ -69,7 +69,7 @@ class TaskLearner:
 
     def train(
         self, weights: Weights, *, client: int, round_: int, pull: Mapping[str, F32] | None = None
-    ) -> Learnt:
+    ) -> Update:
         """SGD on the client's rows."""
         rows = self._rows[client]
         return self._local.train(
