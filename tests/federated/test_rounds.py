@@ -174,7 +174,7 @@ def test_too_few_replies_repeat_the_round_with_others_and_never_pass_in_silence(
     assert len(record.returned) == 2
     assert bad not in record.returned
     with pytest.raises(
-        TooFew, match=r"round 1 had 1 valid replies of at least 4.*1 not-finite.*least_clients"
+        TooFew, match=r"round 1 had 3 valid replies of at least 4.*1 not-finite.*least_clients"
     ):
         list(a_run(replace(FULL, least_clients=4), fleet, mods=[faulty(bad, nan)])[0].until(1))
 
@@ -210,9 +210,10 @@ def test_fedbuff_steps_after_its_buffer_and_keeps_clients_busy(fleet_of_hand):
 
     records = list(rounds.until(8))
 
+    # 2 updates a step, of one client or of two
+    assert sum(each.up_bytes for each in records) >= 8 * 2 * 316
     assert all(len(each.returned) in (1, 2) for each in records)
     assert records[-1].metrics["accuracy"] > records[0].metrics["accuracy"]
-    assert sum(each.up_bytes for each in records) >= 8 * 2 * 316
 
 
 @pytest.mark.parametrize("robust", [Robust.MEDIAN, Robust.TRIMMED_MEAN, Robust.KRUM])

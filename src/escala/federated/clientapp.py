@@ -34,15 +34,8 @@ ROUND: Final = "server-round"
 def client_app(learner: Learner, mods: Iterable[Mod] = ()) -> ClientApp:
     """An app whose clients train as the learner says; mods stand between it and the server."""
     app = ClientApp(mods=[keep_state, *mods])
-
-    @app.query("client")
-    def tell(message: Message, context: Context) -> Message:
-        return _answer(message, context, learner.samples)
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return _trained(learner, message, context)
-
+    app.query("client")(lambda message, context: _answer(message, context, learner.samples))
+    app.train()(lambda message, context: _trained(learner, message, context))
     return app
 
 

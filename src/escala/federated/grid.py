@@ -26,6 +26,7 @@ from escala.federated.flower import (
     Message,
     RecordDict,
     become_server,
+    hush,
     payload_bytes,
     stamp,
 )
@@ -61,6 +62,7 @@ class VirtualGrid(Grid):
         start_s: float = 0.0,
     ) -> None:
         become_server()
+        hush()
         self.now_s = start_s
         self.contexts = [
             Context(1, client + FIRST_NODE, _place(client, len(fleet)), RecordDict(), dict(run_config or {}))

@@ -17,13 +17,27 @@ from escala.measurement.job.target import named, names_function
 
 
 class Update(Protocol):
-    """What a client's training gave: weights, samples, batches, mean and root mean square of last losses."""
+    """What a client's training gave."""
 
-    weights: Weights
-    samples: int
-    steps: int
-    loss: float
-    rms_loss: float
+    @property
+    def weights(self) -> Weights:
+        """After training."""
+
+    @property
+    def samples(self) -> int:
+        """How many the client has."""
+
+    @property
+    def steps(self) -> int:
+        """Batches that were trained on."""
+
+    @property
+    def loss(self) -> float:
+        """Mean over the samples, of each when it was last trained on."""
+
+    @property
+    def rms_loss(self) -> float:
+        """Root mean square of the same."""
 
 
 class Learner(Protocol):

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from escala.federated.accepted import LATE, METRICS, WEIGHT
+from escala.federated.accepted import ARRAYS, LATE, METRICS, WEIGHT
 from escala.federated.clocks import Clock, WallClock
 from escala.federated.digest import digest
 from escala.federated.fleet import Fleet, History
@@ -30,7 +30,7 @@ from escala.federated.flower import (
 from escala.federated.ledger import Ledger
 from escala.federated.nodes import Nodes, TooFew
 from escala.federated.packing import Packing, Plain
-from escala.federated.posting import ARRAYS, Came, Cohort, Post
+from escala.federated.posting import Came, Cohort, Post
 from escala.federated.roundrecord import Round
 from escala.federated.selection import choose
 from escala.federated.strategy import STALENESS
@@ -91,6 +91,7 @@ class Rounds:
         self._nodes = Nodes(grid, len(fleet), self._clock)
         self._post = Post(grid, self._nodes, packing or Plain(), self._ledger, self._clock)
         self._began_s = self._clock.now_s - standing.elapsed_s
+        self._waiting: list[Came] = []  # came, but were not needed any more
 
     def until(self, last: int) -> Iterator[Round]:
         """Rounds up to this one, each recorded when its weights stand."""
@@ -117,13 +118,18 @@ class Rounds:
             if len(gathered.counted) >= max(least, 1) or is_empty_by_chance:
                 return gathered
             failed |= gathered.faults
-            self._post.forget(round_ + 1)
+            self._forget(round_ + 1)
         told = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(failed.values()).items()))
         raise TooFew(
             f"round {round_} had {len(gathered.counted)} valid replies of at least {least} in each of "
             f"{ATTEMPTS} attempts ({told or 'nobody was chosen'}); look at the logs of these clients,"
             " lengthen round_deadline_s, or ask for fewer with least_clients"
         )
+
+    def _forget(self, round_: int) -> None:
+        """Work of rounds before this one is of no interest any more, also where it has come back."""
+        self._post.forget(round_)
+        self._waiting = [each for each in self._waiting if each.asked.round_ >= round_]
 
     @property
     def _is_buffered(self) -> bool:
@@ -148,7 +154,7 @@ class Rounds:
             self._clock.wait(until_s - self._clock.now_s)
         for client in sorted(set(gathered.cohort) - {each.asked.client for each in gathered.counted}):
             gathered.faults.setdefault(client, LATE)
-        self._post.forget(round_ + 1 - (MOST_LATE if self._training.merges_late else 0))
+        self._forget(round_ + 1 - (MOST_LATE if self._training.merges_late else 0))
         return gathered
 
     def _buffered(self, round_: int) -> Gathered:
@@ -164,7 +170,7 @@ class Rounds:
 
     def _top_up(self, gathered: Gathered, round_: int) -> None:
         """Ask so many clients that as many work as shall at a time, none twice."""
-        busy = [each.client for each in self._post.out]
+        busy = [each.client for each in self._post.out] + [each.asked.client for each in self._waiting]
         free = self._training.clients_per_round - len(busy)
         here = self._nodes.wait_for(1, ONLINE_S)
         here[busy] = False
@@ -201,15 +207,20 @@ class Rounds:
         return asked if self._is_by_chance else min(self._training.clients_per_round, asked)
 
     def _collected(self, gathered: Gathered, round_: int, wanted: int) -> bool:
-        """Take what came; true when the round need not wait any longer."""
-        for each in self._post.collect():
+        """Take what came, no more than is wanted; true when the round need not wait any longer."""
+        self._waiting += self._post.collect()
+        while self._waiting and self._fresh(gathered, round_) < wanted:
+            each = self._waiting.pop(0)
             if each.fault is None:
                 gathered.counted.append(each)
             elif each.asked.round_ == round_ or self._is_buffered:
                 gathered.faults[each.asked.client] = each.fault
-        fresh = sum(each.asked.round_ == round_ or self._is_buffered for each in gathered.counted)
         is_open = self._is_buffered or any(each.round_ == round_ for each in self._post.out)
-        return fresh >= wanted or not is_open
+        return self._fresh(gathered, round_) >= wanted or not is_open
+
+    def _fresh(self, gathered: Gathered, round_: int) -> int:
+        """Replies that count towards what is wanted: those of this round; with a buffer, all."""
+        return sum(each.asked.round_ == round_ or self._is_buffered for each in gathered.counted)
 
     def _step(self, round_: int, counted: list[Came]) -> dict[str, float]:
         """The strategy's step from replies in the order of clients, so that sums do not depend on arrival."""

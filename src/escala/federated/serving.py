@@ -20,7 +20,7 @@ from escala.errors import InvalidInput, one_line
 from escala.federated.appsettings import AppSettings, read_settings, settings_of
 from escala.federated.clientapp import client_app, wrapped
 from escala.federated.fleet import fleet_of, no_history
-from escala.federated.flower import Arrays, ClientApp, Context, Grid, ServerApp
+from escala.federated.flower import Arrays, ClientApp, Grid, ServerApp
 from escala.federated.learner import Learner, learner_of
 from escala.federated.ledger import Ledger
 from escala.federated.rounds import Rounds, Standing
@@ -56,11 +56,7 @@ def client_in(path: Path) -> ClientApp:
 def server_in(path: Path) -> ServerApp:
     """The server half of the app with these settings."""
     app = ServerApp()
-
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        serve(grid, path)
-
+    app.main()(lambda grid, context: serve(grid, path))
     return app
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from escala.training.launch.join import join, store_of
 from escala.measurement.job.orphan import end_with_launcher
+from escala.training.launch.join import join, store_of
 from escala.training.launch.place import Launcher, Place
 
 RANKS = 2
