@@ -73,8 +73,9 @@ class Federation:
         return {
             **QUIET,
             "FLWR_HOME": str(self.folder / HOME),
+            "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", ""))),
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": TASK_POLL_S,
-            "PYTHONPATH": ":".join(each for each in (*_ours(), os.environ.get("PYTHONPATH")) if each),
+            "PYTHONPATH": os.pathsep.join(each for each in (*_ours(), os.environ.get("PYTHONPATH")) if each),
         }
 
     @property
@@ -216,7 +217,8 @@ def instructions(federation: Federation, hosts: Sequence[str]) -> list[tuple[str
 
 
 def _exports(federation: Federation) -> str:
-    shown = {name: each for name, each in federation.environment.items() if name != "PYTHONPATH"}
+    own = ("PATH", "PYTHONPATH")
+    shown = {name: each for name, each in federation.environment.items() if name not in own}
     return " ".join(f"{name}={shlex.quote(each)}" for name, each in shown.items())
 
 
