@@ -75,7 +75,7 @@ def is_short(example: str) -> bool:
         runs
         or "--tokenizer" in example
         or "--layouts" in example
-        or example.startswith(("escala train", "escala scale"))
+        or example.startswith(("escala train", "escala scale", "escala federate run"))
     )
     return not measures and not runs
 

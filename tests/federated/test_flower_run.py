@@ -10,7 +10,7 @@ import pytest
 
 from escala.errors import EscalaError
 from escala.federated.ranges import exactly
-from escala.federated.scenario import LocalData, Skew
+from escala.federated.scenario import LocalData
 from escala.federated.training import Algorithm, Training
 
 pytestmark = [pytest.mark.optional, pytest.mark.slow]
@@ -23,8 +23,8 @@ from escala.federated.grid import VirtualGrid  # noqa: E402
 from escala.federated.learner import learner_of  # noqa: E402
 from escala.federated.ledger import read_ledger  # noqa: E402
 from escala.federated.rounds import Rounds, Standing  # noqa: E402
-from escala.federated.run import federation_of, run_here, started  # noqa: E402
-from escala.federated.serverstate import rounds_of, weights_in  # noqa: E402
+from escala.federated.run import RunFailed, federation_of, run_here, started  # noqa: E402
+from escala.federated.serverstate import STATE, rounds_of  # noqa: E402
 from escala.federated.serving import PID  # noqa: E402
 from escala.federated.strategy import strategy_of  # noqa: E402
 from federated.boards import clients, scenario  # noqa: E402
@@ -43,7 +43,7 @@ def asked(task, rounds, folder, nodes=2, **changed):
         learning_rate=0.1,
         **changed,
     )
-    held = LocalData(samples=64, sample_bytes=256.0, skew=Skew.DIRICHLET, concentration=0.5)
+    held = LocalData(samples=64, sample_bytes=256.0)
     given = scenario(clients(nodes, data=held), training=training)
     return new_settings(given, folder, rounds=rounds, task=task)
 
@@ -79,7 +79,7 @@ def left_over(folder):
 
 
 def test_digits_on_flower_give_the_accuracies_of_the_grid_in_this_process(tmp_path):
-    settings = asked("digits", 3, tmp_path / "run")
+    settings = asked("digits", 3, tmp_path / "run", local_epochs=5)
 
     ended = run_here(settings, 2, said)
 
@@ -119,6 +119,9 @@ def test_a_run_in_which_everything_is_killed_ends_as_an_undisturbed_one(tmp_path
 
         running._tell = kill_at_rounds
         ended = running.followed()
+        (federation.folder / STATE).write_bytes(b"garbage")
+        with pytest.raises(RunFailed, match="is no state of a server"):
+            running.followed()
 
     assert victims == []
     assert [each.round for each in ended.rounds] == list(range(1, 8))
@@ -128,15 +131,13 @@ def test_a_run_in_which_everything_is_killed_ends_as_an_undisturbed_one(tmp_path
     assert ended.submissions >= 2
     assert {"node-1", "worker-0", "superlink"} <= set(ended.restarted)
     assert left_over(tmp_path) == []
-    assert weights_in(federation.folder)["b"].shape == (3,)
 
 
-def test_an_app_that_cannot_begin_is_a_clear_error_and_leaves_nothing_running(tmp_path):
+def test_a_task_that_is_none_is_told_before_anything_is_written(tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("def learner():\n    return 3\n")
-    settings = asked(f"{broken}:learner", 1, tmp_path / "run")
 
     with pytest.raises(EscalaError, match="returned int without training"):
-        run_here(settings, 2, said)
+        run_here(asked(f"{broken}:learner", 1, tmp_path / "run"), 2, said)
 
-    assert left_over(tmp_path) == []
+    assert not (tmp_path / "run").exists()

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from escala.errors import MissingExtra
+from escala.federated.flowerversion import refuse_other_versions
+
 pytestmark = pytest.mark.optional
 flower = pytest.importorskip("escala.federated.flower")
 grids = pytest.importorskip("escala.federated.grid")
@@ -141,8 +144,8 @@ def test_a_client_cannot_change_what_another_one_receives(fleet_of_hand):
 
 
 def test_another_minor_version_is_refused_with_the_command_to_install():
-    with pytest.raises(flower.MissingExtra, match=r"1\.43\.0 is installed.*pip install 'flwr==1\.42"):
-        flower.refuse_other_versions("1.43.0")
-    with pytest.raises(flower.MissingExtra, match="not installed"):
-        flower.refuse_other_versions(None)
-    flower.refuse_other_versions("1.42.3")
+    with pytest.raises(MissingExtra, match=r"1\.43\.0 is installed.*pip install 'flwr==1\.42"):
+        refuse_other_versions("1.43.0")
+    with pytest.raises(MissingExtra, match="not installed"):
+        refuse_other_versions(None)
+    refuse_other_versions("1.42.3")

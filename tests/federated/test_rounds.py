@@ -216,9 +216,19 @@ def test_fedbuff_steps_after_its_buffer_and_keeps_clients_busy(fleet_of_hand):
     assert records[-1].metrics["accuracy"] > records[0].metrics["accuracy"]
 
 
-@pytest.mark.parametrize("robust", [Robust.MEDIAN, Robust.TRIMMED_MEAN, Robust.KRUM])
-def test_flowers_own_rules_survive_a_client_that_lies(fleet_of_hand, robust):
-    training = replace(FULL, clients_per_round=5, robust=robust)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"robust": Robust.MEDIAN},
+        {"robust": Robust.TRIMMED_MEAN},
+        {"robust": Robust.KRUM},
+        {"robust": Robust.KRUM, "algorithm": Algorithm.FEDADAM},
+        {"robust": Robust.NORM_BOUND, "norm_bound": 1.0},
+    ],
+    ids=str,
+)
+def test_robust_rules_survive_a_client_that_lies(fleet_of_hand, rule):
+    training = replace(FULL, clients_per_round=5, least_clients=5, attackers=1, **rule)
     lie = put({"w": np.full((4, 3), 1e6, np.float32), "b": np.zeros(3, np.float32)})
     rounds, _ = a_run(training, fleet_of_hand(5), mods=[faulty(1, lie)])
 

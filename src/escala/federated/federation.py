@@ -13,7 +13,8 @@ from escala import __version__
 from escala.errors import InvalidInput
 from escala.federated.appsettings import FILE, AppSettings, read_settings, write_settings
 from escala.federated.credentials import AUTHORITY, CERTIFICATE, KEY, make_certificates, make_node_key
-from escala.federated.flower import MINOR, command
+from escala.federated.flower import command
+from escala.federated.flowerversion import MINOR
 from escala.federated.scenario import Scenario
 
 APP, PACKAGE = "app", "escala_app"

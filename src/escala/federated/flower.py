@@ -10,35 +10,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from escala.errors import MissingExtra
+from escala.federated.flowerversion import require_flower
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
-MINOR: Final = "1.42"
-INSTALL: Final = f"pip install 'flwr=={MINOR}.*'"
-
-
-def refuse_other_versions(found: str | None) -> None:
-    """Flower has to be there, in the minor version that this was written for."""
-    if found is None:
-        raise MissingExtra(f"federated runs need Flower {MINOR}, which is not installed; {INSTALL}")
-    if found.split(".")[:2] != MINOR.split("."):
-        raise MissingExtra(f"Flower {found} is installed, escala works with {MINOR}; {INSTALL}")
-
-
-def installed() -> str | None:
-    """The version of Flower here."""
-    try:
-        return version("flwr")
-    except PackageNotFoundError:
-        return None
-
-
-refuse_other_versions(installed())
+require_flower()
 
 import numpy as np  # noqa: E402 # what follows is imported from the right Flower only
 from flwr.app import (  # noqa: E402

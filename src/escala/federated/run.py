@@ -15,6 +15,7 @@ import psutil
 
 from escala.errors import EscalaError, InvalidInput
 from escala.federated.appsettings import AppSettings
+from escala.federated.cutting import clients_in
 from escala.federated.federation import (
     HOME,
     LOCAL,
@@ -26,9 +27,11 @@ from escala.federated.federation import (
     write_connection,
 )
 from escala.federated.flower import Control, sign_off
+from escala.federated.learner import learner_of
 from escala.federated.roundrecord import Round
 from escala.federated.serverstate import ROUNDS, STATE, rounds_of
 from escala.federated.serving import PID
+from escala.federated.strategy import strategy_of
 from escala.federated.supervisor import Program, Supervisor, last_words
 
 SUPERLINK: Final = "superlink"
@@ -79,12 +82,21 @@ def refuse_used(folder: Path, is_resumed: bool) -> None:
 
 def run_here(settings: AppSettings, nodes: int, tell: Tell) -> Ended:
     """All rounds of a run that are left, on this machine; nothing is left running, however this ends."""
+    check(settings)
     make_folder(settings, nodes)
     federation = federation_of(settings, nodes)
     write_connection(federation)
     (federation.folder / HOME / "state.db").unlink(missing_ok=True)
     with started(federation, tell) as running:
         return running.followed()
+
+
+def check(settings: AppSettings) -> None:
+    """What would end a run as soon as it began is told before anything is written or started."""
+    scenario = settings.scenario
+    strategy_of(scenario.training, clients_in(scenario))
+    if settings.task is not None:
+        learner_of(settings.task, scenario).first()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     round: int
     turn: int
     elapsed_s: float
-    numbers: dict[str, float]
+    numbers: dict[str, int | float]
 
 
 def save(folder: Path, record: Round, standing: Standing, strategy: Strategy) -> None:

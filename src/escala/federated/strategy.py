@@ -4,12 +4,11 @@ A strategy decides what is sent and how replies become weights; who is asked and
 decided in `rounds`, so every strategy here takes all nodes that its grid shows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from escala.errors import InvalidInput
 from escala.federated.accepted import ARRAYS, METRICS, WEIGHT
 from escala.federated.algorithms import (
     Server,
@@ -39,8 +38,10 @@ from escala.federated.flower import (
     arrays_of,
     record_of,
 )
+from escala.federated.refusals import refuse
+from escala.federated.robust import robust_mean, trim_ratio
 from escala.federated.training import Algorithm, Robust, Training
-from escala.federated.weights import less, stacked, weighted_sum
+from escala.federated.weights import less, stacked
 
 CONTROL: Final = "control"
 STALENESS: Final = "staleness"
@@ -52,32 +53,37 @@ EVERYBODY: Final = {
     "min_available_nodes": 1,
 }
 """What a strategy of Flower is told: train on every node of the grid that it is given, evaluate on none."""
+PLAIN: Final = (Algorithm.FEDAVG, Algorithm.FEDPROX)
+"""The server's step of both is the mean; what FedProx adds to gradients is the clients' business."""
 SENT_ANEW: Final = ("current_arrays", "_given")
 """What a strategy keeps although every round brings it again."""
 
 
 def strategy_of(training: Training, clients: int) -> Strategy:
-    """The strategy that a training of so many clients asks for."""
-    if training.robust is not Robust.MEAN:
-        return _robust(training)
-    if training.algorithm is Algorithm.FEDADAM:
-        return FedAdam(**EVERYBODY, eta=server_rate(training))
-    if training.algorithm is Algorithm.FEDYOGI:
-        return FedYogi(**EVERYBODY, eta=server_rate(training))
-    if training.algorithm in (Algorithm.SCAFFOLD, Algorithm.FEDBUFF) or server_rate(training) != 1.0:
-        return Stepping(training, clients)
-    if training.algorithm is Algorithm.FEDPROX:
-        return FedProx(**EVERYBODY, proximal_mu=training.proximal)
-    return FedAvg(**EVERYBODY)
+    """The strategy that a training of so many clients asks for; what cannot be run is refused."""
+    refuse(training, clients)
+    is_plain = training.algorithm in PLAIN and server_rate(training) == 1.0
+    if training.robust in _RULES and is_plain:
+        return _RULES[training.robust](training)
+    if training.robust is Robust.MEAN:
+        if training.algorithm is Algorithm.FEDADAM:
+            return FedAdam(**EVERYBODY, eta=server_rate(training))
+        if training.algorithm is Algorithm.FEDYOGI:
+            return FedYogi(**EVERYBODY, eta=server_rate(training))
+        if is_plain:
+            return _plain(training)
+    return Stepping(training, clients)
 
 
 class Stepping(FedAvg):
-    """FedAvg with a server rate, SCAFFOLD and FedBuff, by the formulas of `algorithms`."""
+    """What Flower has no strategy for, by own formulas: SCAFFOLD, FedBuff, a server rate, a norm bound."""
 
     def __init__(self, training: Training, clients: int) -> None:
         super().__init__(**EVERYBODY)
         self._training, self._clients = training, clients
         self._given: Arrays = {}
+        self.momentum: Arrays = {}
+        self.second: Arrays = {}
         self.control: Arrays = {}
         self.steps = 0
 
@@ -86,8 +92,8 @@ class Stepping(FedAvg):
     ) -> Iterable[Message]:
         """Messages to every node; with SCAFFOLD they carry the server's variate too."""
         self._given = arrays_of(arrays)
-        if not self.control:
-            self.control = server_of(self._training, self._given).control
+        if not self.steps:
+            self._keep(server_of(self._training, self._given))
         messages = list(super().configure_train(server_round, arrays, config, grid))
         if self.control:
             control = record_of(self.control)
@@ -98,7 +104,7 @@ class Stepping(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The server's step along the mean of changes; its variate moves with those of clients."""
+        """The server's step along what the rule makes of the changes; its variate moves with the clients'."""
         came = [each.content for each in replies]
         if not came:
             return None, None
@@ -106,18 +112,29 @@ class Stepping(FedAvg):
         if self.control:
             turned = stacked([arrays_of(each[CONTROL]) for each in came])
             server = with_controls(server, turned, self._clients)
-        self.control, self.steps = server.control, server.steps
+        self._keep(server)
         return record_of(server.weights), self.train_metrics_aggr_fn(came, WEIGHT)
 
     def _server(self) -> Server:
-        return Server(weights=self._given, steps=self.steps, momentum={}, second={}, control=self.control)
+        return Server(
+            weights=self._given,
+            steps=self.steps,
+            momentum=self.momentum,
+            second=self.second,
+            control=self.control,
+        )
+
+    def _keep(self, server: Server) -> None:
+        self.steps, self.momentum = server.steps, server.momentum
+        self.second, self.control = server.second, server.control
 
     def _change(self, came: Sequence[RecordDict]) -> Arrays:
         metrics = [each[METRICS] for each in came]
         samples = np.array([each[WEIGHT] for each in metrics])
         staleness = np.array([each.get(STALENESS, 0) for each in metrics])
         changes = stacked([less(arrays_of(each[ARRAYS]), self._given) for each in came])
-        return weighted_sum(changes, shares_of(self._training, counts_of(self._training, samples, staleness)))
+        shares = shares_of(self._training, counts_of(self._training, samples, staleness))
+        return robust_mean(self._training, changes, shares)
 
 
 def kept_by(strategy: Strategy) -> tuple[dict[str, Arrays], dict[str, float]]:
@@ -150,17 +167,27 @@ def _is_group(value: object) -> bool:
     return isinstance(value, dict) and bool(value) and all(isinstance(v, np.ndarray) for v in value.values())
 
 
-def _robust(training: Training) -> Strategy:
-    """Flower's own rule against updates that lie or err."""
-    if training.algorithm not in (Algorithm.FEDAVG, Algorithm.FEDPROX):
-        raise InvalidInput(
-            f"robust rule {training.robust} goes with fedavg and fedprox, not with {training.algorithm};"
-            " choose one of the two"
-        )
-    if training.robust is Robust.MEDIAN:
-        return FedMedian(**EVERYBODY)
-    if training.robust is Robust.TRIMMED_MEAN:
-        return FedTrimmedAvg(**EVERYBODY)
-    if training.robust is Robust.KRUM:
-        return Krum(**EVERYBODY)
-    raise InvalidInput(f"robust rule {training.robust} is no strategy of Flower; choose median or krum")
+def _plain(training: Training) -> Strategy:
+    if training.algorithm is Algorithm.FEDPROX:
+        return FedProx(**EVERYBODY, proximal_mu=training.proximal)
+    return FedAvg(**EVERYBODY)
+
+
+def _median(training: Training) -> Strategy:
+    return FedMedian(**EVERYBODY)
+
+
+def _trimmed(training: Training) -> Strategy:
+    return FedTrimmedAvg(**EVERYBODY, beta=trim_ratio(training))
+
+
+def _krum(training: Training) -> Strategy:
+    return Krum(**EVERYBODY, num_malicious_nodes=training.attackers)
+
+
+_RULES: Final[dict[Robust, Callable[[Training], Strategy]]] = {
+    Robust.MEDIAN: _median,
+    Robust.TRIMMED_MEAN: _trimmed,
+    Robust.KRUM: _krum,
+}
+"""Flower's own rules against updates that lie or err."""

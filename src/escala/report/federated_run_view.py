@@ -9,6 +9,7 @@ import msgspec
 from escala.errors import InvalidInput
 from escala.federated.appsettings import AppSettings
 from escala.federated.cutting import clients_in, cut_to
+from escala.federated.flowerversion import require_flower
 from escala.federated.roundrecord import Round
 
 SCHEMA: Final = "escala/federate-run@1"
@@ -76,6 +77,7 @@ def settings_for(path: str, folder: Path, given: Mapping[str, Any]) -> tuple[App
 
 def run_document(path: str, folder: str, given: Mapping[str, Any], tell: Callable[..., None]) -> RunDocument:
     """Run on this machine to the end."""
+    require_flower()
     from escala.federated.run import run_here
 
     settings, nodes, clients = settings_for(path, Path(folder), given)
@@ -97,6 +99,7 @@ def run_document(path: str, folder: str, given: Mapping[str, Any], tell: Callabl
 
 def start_document(path: str, folder: str, given: Mapping[str, Any], hosts: list[str]) -> StartDocument:
     """Make the folder, and say what to start where; the first host is the server's."""
+    require_flower()
     from escala.federated.federation import (
         NODE_PORT,
         PORT,
