@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from escala.errors import InvalidInput, MissingExtra
 from escala.federated.refusals import reasons_against
 from escala.federated.training import Privacy, Selection, Training
+from escala.model.columns import F64
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -112,10 +114,9 @@ def spent(sampler: Sampler, noise_ratio: float, rounds: int, delta: float) -> fl
     """Epsilon of so many rounds of one sampler, by Renyi accounting."""
     if rounds == 0:
         return 0.0
-    accountant = _accountant()
+    orders, one_round = _renyi(sampler, noise_ratio)
     with _quiet():
-        accountant.compose(_event(sampler, noise_ratio), rounds)
-        return float(accountant.get_epsilon(delta))
+        return float(_library().compute_epsilon(orders, rounds * one_round, delta)[0])
 
 
 def noise_for(sampler: Sampler, epsilon: float, rounds: int, delta: float) -> float:
@@ -174,7 +175,7 @@ def clipped(changes: dict[str, F32], bound: float) -> dict[str, F32]:
     return {name: each * factors.reshape((-1,) + (1,) * (each.ndim - 1)) for name, each in changes.items()}
 
 
-def norms(changes: dict[str, F32]) -> NDArray[np.float64]:
+def norms(changes: dict[str, F32]) -> F64:
     """Euclidean length of each client's update over all tensors. Shape (clients,)."""
     squares = [
         np.square(each.reshape(len(each), -1), dtype=np.float64).sum(axis=1) for each in changes.values()
@@ -201,11 +202,24 @@ def _event(sampler: Sampler, noise_ratio: float) -> "DpEvent":
     return gaussian if sampler.share == 1 else dp_event.PoissonSampledDpEvent(sampler.share, gaussian)
 
 
-def _accountant() -> Any:
-    """Renyi accounting; replacing one client's update by nothing is a neighbour that both events support."""
+@lru_cache(maxsize=64)
+def _renyi(sampler: Sampler, noise_ratio: float) -> tuple[F64, F64]:
+    """Orders, and the Renyi divergence of one round at each; rounds add up.
+
+    Replacing one client's update by nothing is a neighbour that both events support.
+    """
+    library = _library()
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
+    accountant = library.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)
+    with _quiet():
+        accountant.compose(_event(sampler, noise_ratio))
+    return accountant.orders, accountant.rdp
+
+
+def _library() -> Any:
     try:
-        from dp_accounting.privacy_accountant import NeighboringRelation
-        from dp_accounting.rdp import RdpAccountant
+        from dp_accounting import rdp
     except ModuleNotFoundError:
         raise MissingExtra(f"epsilon needs dp-accounting, which is not installed: {INSTALL}") from None
-    return RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)
+    return rdp
