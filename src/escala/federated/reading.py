@@ -4,6 +4,7 @@
 low, mid and high are known, a list of three.
 """
 
+import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -43,6 +44,13 @@ def read_scenario(path: str | Path) -> Scenario:
     """The scenario that a file describes; the first fault is one line with file, table and key."""
     file = Path(path)
     return scenario_from_keys(dict(read_keys(file)), str(file))
+
+
+def find_scenario(given: str) -> Scenario:
+    """The scenario of a file, or the shipped one of that name."""
+    if not Path(given).exists() and given in example_names():
+        return scenario_from_keys(tomllib.loads(example_text(given)), given)
+    return read_scenario(given)
 
 
 def example_names() -> tuple[str, ...]:

@@ -71,6 +71,11 @@ def mass(value_kg: float) -> str:
     return f"{digits(value_kg)} kg" if value_kg >= 0.1 else f"{digits(value_kg * 1e3)} g"
 
 
+def traffic_energy(value_j_per_byte: float) -> str:
+    """Energy of traffic for people: 1.08e-4 is '108 J/MB'."""
+    return f"{digits(value_j_per_byte * 1e6)} J/MB"
+
+
 def money(value_usd: float) -> str:
     """US dollars: cents below 100, then whole, then millions."""
     if value_usd >= 1e6:

@@ -1,0 +1,44 @@
+"""`escala federate assess`: federate, centralise, or each alone, with numbers."""
+
+import click
+
+from escala.cli.options import examples, json_option
+from escala.cli.output import note, show
+from escala.cli.verb import Verb
+from escala.errors import InvalidInput
+
+EXAMPLES = (
+    "escala federate assess hospitals",
+    "escala federate assess --example hospitals > scenario.toml",
+    "escala federate assess scenario.toml --html assessment.html",
+)
+
+
+@click.command("federate assess", cls=Verb, epilog=examples(*EXAMPLES))
+@click.argument("scenario", required=False)
+@click.option("--example", metavar="NAME", help="Print a scenario that comes with escala, to start from.")
+@click.option("--html", metavar="FILE", help="Write a page too.")
+@json_option
+def command(scenario: str | None, example: str | None, html: str | None, as_json: bool) -> None:
+    """Decide with numbers whether to federate, to centralise, or to learn at each place alone.
+
+    SCENARIO is a file (TOML; YAML and JSON hold the same keys) or the name of a shipped example. Nothing is
+    run: bytes, time, energy, carbon and money are low, middle and high, and every input has the value at which
+    the verdict would be another.
+    """
+    from escala.federated.reading import example_names, example_text, find_scenario
+    from escala.report.assess_text import print_assessment
+    from escala.report.assess_view import assessed
+
+    if example is not None:
+        click.echo(example_text(example), nl=False)
+        return
+    if scenario is None:
+        raise InvalidInput(
+            "no scenario is named; give a file, or one of the examples"
+            f" {', '.join(example_names())} (--example NAME prints one)"
+        )
+    document, written = assessed(find_scenario(scenario), html)
+    show(document, as_json, print_assessment)
+    for each in written:
+        note(f"wrote {each}")
