@@ -23,8 +23,8 @@ def command(scenario: str | None, example: str | None, html: str | None, as_json
     """Decide with numbers whether to federate, to centralise, or to learn at each place alone.
 
     SCENARIO is a file (TOML; YAML and JSON hold the same keys) or the name of a shipped example. Nothing is
-    run: bytes, time, energy, carbon and money are low, middle and high, and every input has the value at which
-    the verdict would be another.
+    run: bytes, time, energy, carbon and money are low, middle and high, and every input has the value at
+    which the verdict would be another.
     """
     from escala.federated.reading import example_names, example_text, find_scenario
     from escala.report.assess_text import print_assessment

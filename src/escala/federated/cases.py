@@ -48,4 +48,7 @@ def range_over(cases: F64) -> Range:
 
 def stacked(columns: list[F64]) -> F64:
     """One row a class, cases broadcast behind it."""
-    return np.stack(np.broadcast_arrays(*columns)) if columns else np.zeros((0, 1, 1))
+    whole = np.empty((len(columns), *np.broadcast_shapes(*(each.shape for each in columns))))
+    for place, each in enumerate(columns):
+        whole[place] = each
+    return whole

@@ -6,6 +6,7 @@ worst. What nobody gave a price or a country is None, never 0.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -136,8 +137,8 @@ def federated(scenario: Scenario, cases: Cases) -> Federated:
 class _Part:
     """What a mean round has: share of each class, clients asked, seconds, hours of a day that can be used.
 
-    A round `succeeds` when the least clients count; others are repeated, and below one in a hundred the target
-    is taken as never reached.
+    A round `succeeds` when the least clients count; others are repeated, and below one in a hundred the
+    target is taken as never reached.
     """
 
     shares: F64
@@ -152,16 +153,16 @@ def _patterns(scenario: Scenario, fitting: Sequence[bool]) -> list[tuple[F64, fl
     counts = np.array([each.clients for each in scenario.clients], np.float64) * np.array(fitting)
     there = np.array([[hour in each.hours for hour in range(DAY_HOURS)] for each in scenario.clients])
     kinds, hours = np.unique(there * counts[:, None], axis=1, return_counts=True)
-    wanted = scenario.training.clients_per_round
+    least = scenario.training.least_clients
     return [
         (kind, float(count))
         for kind, count in zip(kinds.T, hours.tolist(), strict=True)
-        if kind.sum() >= wanted
+        if kind.sum() >= least
     ]
 
 
 def _round(scenario: Scenario, visits: Visits, counts: F64) -> tuple[F64, F64, F64, F64]:
-    """Mean seconds of a round, clients that count, its chance to succeed, clients asked, in a kind of hour."""
+    """Mean seconds of a round, clients that count, chance to succeed, clients asked, in one kind of hour."""
     training, here = scenario.training, int(counts.sum())
     asked = min(asked_clients(training), here)
     shape = visits.return_s.shape[2:]
@@ -172,12 +173,12 @@ def _round(scenario: Scenario, visits: Visits, counts: F64) -> tuple[F64, F64, F
             chances=visits.chances[(slice(None), slice(None), *place)],
             counts=counts,
             asked=asked,
-            wanted=training.clients_per_round,
+            wanted=min(training.clients_per_round, asked),
             deadline_s=training.round_deadline_s,
         )
         round_s[place] = expected_end_s(cohort)
         back = cohort.back_ratio(training.round_deadline_s or np.inf)
-        counted[place] = expected_counted(back, asked, training.clients_per_round)
+        counted[place] = expected_counted(back, asked, cohort.wanted)
         succeeds[place] = at_least(np.array([back]), asked, training.least_clients)[0]
     return round_s, counted, succeeds, np.array(float(asked))
 
@@ -319,6 +320,7 @@ def alone_for(scenario: Scenario, cases: Cases, samples: Sequence[float]) -> Cos
     )
 
 
+@cache
 def carbon_of(country: str | None) -> float | None:
     """Yearly average of a country's grid; None where no country is named."""
     return None if country is None else grid_carbon(country).value
@@ -337,7 +339,7 @@ def _carbon(scenario: Scenario, clients_j: F64, site_j: F64, site_kg_per_j: floa
     known = [each for each in grids if each is not None]
     if len(known) < len(grids) or site_kg_per_j is None:
         return None
-    return np.asarray(np.tensordot(np.array(known), clients_j, axes=1) + site_j * site_kg_per_j)
+    return _mix(np.array(known), clients_j) + site_j * site_kg_per_j
 
 
 def _client_money(scenario: Scenario, clients: F64, busy_s: F64, sent: F64) -> F64 | None:
@@ -359,7 +361,7 @@ def _central_money(scenario: Scenario, train_s: F64, sent: F64) -> F64 | None:
 
 def _mix(shares: F64, columns: F64) -> F64:
     """Mean over classes."""
-    return np.asarray(np.tensordot(shares, columns, axes=1))
+    return np.asarray((shares[:, None, None] * columns).sum(axis=0))
 
 
 def _weighted(weights: Sequence[float], columns: Sequence[F64]) -> F64:

@@ -154,7 +154,7 @@ def _obstacles(scenario: Scenario, ours: Federated, theirs: Costs, each: Costs) 
 def _of_federation(scenario: Scenario, ours: Federated, always: Bool) -> Iterator[Obstacle]:
     rules, training = scenario.rules, scenario.training
     if ours.usable_hours == 0:
-        told = f"at no hour are {training.clients_per_round:,} clients there whose memory holds training"
+        told = f"at no hour are {training.least_clients:,} clients there whose memory holds training"
         yield Obstacle(option=Option.FEDERATED, told=told, where=always)
     elif np.any(np.isinf(ours.costs.time_s)):
         told = f"fewer than {training.least_clients:,} of those that are asked come back in time"

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from escala.federated.cases import Cases, stacked
-from escala.federated.fates import ATTEMPTS
+from escala.federated.fates import ATTEMPTS, Payload
 from escala.federated.fleet import sample_seconds
 from escala.federated.phases import RADIO_W, moving_j, training_s, transfer_s, working_j
 from escala.federated.population import payload_of
@@ -59,7 +59,8 @@ class Visits:
 
 def visits_of(scenario: Scenario, cases: Cases) -> Visits:
     """The part of every class."""
-    found = [_visit(scenario, each, cases) for each in scenario.clients]
+    payload = payload_of(scenario)
+    found = [_visit(scenario, each, payload, cases) for each in scenario.clients]
     return Visits(**{each.name: stacked([one[each.name] for one in found]) for each in fields(Visits)})
 
 
@@ -93,10 +94,9 @@ def tries_of(arrival_ratio: float) -> tuple[F64, float, float]:
     return arrives, float(arrives.sum()), float(failed.sum())
 
 
-def _visit(scenario: Scenario, given: ClientClass, cases: Cases) -> dict[str, F64]:
+def _visit(scenario: Scenario, given: ClientClass, payload: Payload, cases: Cases) -> dict[str, F64]:
     access, device, training = given.access, given.device, scenario.training
-    payload = payload_of(scenario)
-    down_s, up_s = _one_transfer_s(scenario, given, cases)
+    down_s, up_s = _one_transfer_s(scenario, given, payload, cases)
     target = target_of(given, scenario.learnt, training)
     sample_s = cases.own(sample_seconds(target, scenario.learnt, training.part))
     work_s = cases.own(device.start_s) + training_s(
@@ -133,9 +133,11 @@ def _visit(scenario: Scenario, given: ClientClass, cases: Cases) -> dict[str, F6
     }
 
 
-def _one_transfer_s(scenario: Scenario, given: ClientClass, cases: Cases) -> tuple[F64, F64]:
+def _one_transfer_s(
+    scenario: Scenario, given: ClientClass, payload: Payload, cases: Cases
+) -> tuple[F64, F64]:
     """Seconds of a message down and up: at the client's rate, or at its part of the server's if less."""
-    payload, server, access = payload_of(scenario), scenario.central.access, given.access
+    server, access = scenario.central.access, given.access
     asked = asked_clients(scenario.training)
     down = np.minimum(
         cases.shared(access.down_bytes_per_s, is_rate=True),
