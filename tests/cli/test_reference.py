@@ -18,9 +18,13 @@ from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import cli
 from escala.cli.verb import commands_of
-from escala.federated import fairness, roundrecord, summary
+from escala.federated import assess, fairness, roundrecord, summary
 from escala.federated.clientdata import ClientData
+from escala.federated.criteria import Criterion, Gauge
+from escala.federated.flips import Flip
+from escala.federated.levers import Lever
 from escala.federated.manifest import Link, Manifest
+from escala.federated.sites import Way
 from escala.formats import bench_record
 from escala.measurement import calibration_record, runrecord, verify
 from escala.measurement.bench import ladder
@@ -62,6 +66,7 @@ MODULES = (
     *(calibration_record, own),
     *(sample, usage, watched, findings),
     *(profile_record, job_record, job_spread),
+    assess,
 )
 RECORDS = [
     value
@@ -75,6 +80,7 @@ RECORDS = [
 EMBEDDED = (
     *(Fact, Fault, Errors, Group, Pair, WorstRow, Scores, Verdicts, SweepScores),
     *(OperationErrors, OperationGroup, OperationScores),
+    *(Criterion, Gauge, Flip, Lever, Way),
     *(Scaled, Point, Ahead, Fit, Loss, Curve, Compared, Verdict, Difference),
 )
 
