@@ -23,6 +23,7 @@ from escala.federated.fleet import fleet_of, no_history
 from escala.federated.flower import Arrays, ClientApp, Grid, ServerApp
 from escala.federated.learner import Learner, learner_of
 from escala.federated.ledger import Ledger
+from escala.federated.packing import packing_of
 from escala.federated.rounds import Rounds, Standing
 from escala.federated.serverstate import load, save
 from escala.federated.strategy import strategy_of
@@ -65,9 +66,9 @@ def serve(grid: Grid, path: Path) -> None:
     settings = read_settings(path)
     scenario, folder = settings.scenario, Path(settings.folder)
     fleet = fleet_of(scenario, scenario.training.seed)
-    strategy = strategy_of(scenario.training, len(fleet))
+    strategy, packing = strategy_of(scenario.training, len(fleet)), packing_of(scenario.training)
     with _alone(folder):
-        standing = load(folder, strategy)
+        standing = load(folder, strategy, packing)
         if standing is None:
             standing = Standing(weights=_first(settings, path), history=no_history(len(fleet)))
         rounds = Rounds(
@@ -76,11 +77,12 @@ def serve(grid: Grid, path: Path) -> None:
             scenario.training,
             fleet,
             standing,
+            packing=packing,
             ledger=Ledger(folder / MESSAGES),
             evaluate=None if settings.task is None else learner_in(path).score,
         )
         for record in rounds.until(settings.rounds):
-            save(folder, record, standing, strategy)
+            save(folder, record, standing, strategy, packing)
         _write_weights(folder / WEIGHTS, standing.weights)
 
 
