@@ -5,12 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from escala.errors import InvalidInput
-from escala.federated.fleet import SERVER
-from escala.federated.order import generator
-from escala.federated.privacy import epsilon, private_mean
 from escala.federated.ranges import exactly
-from escala.federated.training import Algorithm, Codec, Privacy, Robust, Selection, Training
+from escala.federated.training import Algorithm, Robust, Selection, Training
 
 pytestmark = pytest.mark.optional
 flower = pytest.importorskip("escala.federated.flower")
@@ -24,8 +20,7 @@ from escala.federated.nodes import TooFew  # noqa: E402
 from escala.federated.rounds import Rounds, Standing  # noqa: E402
 from escala.federated.selection import choose  # noqa: E402
 from escala.federated.serverstate import load, rounds_of, save  # noqa: E402
-from escala.federated.strategy import NOISE, strategy_of  # noqa: E402
-from escala.federated.weights import less, stacked  # noqa: E402
+from escala.federated.strategy import strategy_of  # noqa: E402
 from federated.softmax import Softmax  # noqa: E402
 
 FULL = Training(rounds=exactly(3), clients_per_round=4, batch=8, learning_rate=0.2)
@@ -280,33 +275,3 @@ def test_every_message_is_in_the_ledger(fleet_of_hand, tmp_path):
     assert sum(each.payload_bytes for each in letters if each.way == "up") == sum(r.up_bytes for r in records)
     assert {each.outcome for each in letters} == {"sent", "counted", "not-finite"}
     assert all(each.total_bytes > each.payload_bytes for each in letters)
-
-
-def test_central_noise_is_that_of_the_formula_and_its_epsilon_is_told(fleet_of_hand):
-    privacy = Privacy(place="central", noise_ratio=0.5, clip=0.1, delta=1e-5)
-    training = replace(FULL, privacy=privacy, seed=6)
-    rounds, _ = a_run(training, fleet_of_hand(4))
-
-    (record,) = rounds.until(1)
-
-    learner = Softmax(training)
-    start = learner.first()
-    changes = [less(learner.train(start, client=each, round_=1).weights, start) for each in range(4)]
-    step = private_mean(stacked(changes), privacy, 4, generator(6, SERVER, 1, NOISE))
-    assert rounds.standing.weights["w"] == pytest.approx(start["w"] + step["w"], abs=1e-6)
-    assert record.epsilon == epsilon(training, 4, 1)
-
-
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        (
-            {"has_secure_aggregation": True, "least_clients": 3},
-            "secure aggregation is not part of these rounds",
-        ),
-        ({"codec_down": Codec(kind="int8")}, "not known to runs on Flower"),
-    ],
-)
-def test_what_a_run_does_not_do_is_refused_and_not_left_out(fleet_of_hand, changed, told):
-    with pytest.raises(InvalidInput, match=told):
-        a_run(replace(FULL, **changed), fleet_of_hand(4))

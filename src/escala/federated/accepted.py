@@ -14,7 +14,7 @@ WEIGHT: Final = "num-examples"
 ARRAYS: Final = "arrays"
 METRICS: Final = "metrics"
 MOST_TIMES: Final = 4
-"""A reply may hold so many times the bytes of the weights, and SPARE_BYTES; assumed, no codec needs it."""
+"""A reply may hold so many times the bytes that were sent, and SPARE_BYTES; assumed, no codec needs it."""
 SPARE_BYTES: Final = 1 << 16
 # what a broken array raises when NumPy reads it: header, length, type, an archive instead of an array
 UNREADABLE: Final = (ValueError, TypeError, EOFError, OSError, KeyError, MemoryError, SyntaxError, BadZipFile)
@@ -26,11 +26,11 @@ GONE_CODES: Final = (3, 4, 5)
 """Flower's codes for messages, replies and nodes that are not available any more."""
 
 
-def fault_of(reply: Message, had: Mapping[str, NDArray[Any]]) -> str | None:
-    """Why a reply of a client that had those weights cannot count whatever it holds; nothing where it can."""
+def fault_of(reply: Message, sent_bytes: int) -> str | None:
+    """Why a reply cannot count whatever its arrays hold; nothing where it can."""
     if reply.has_error():
         return GONE if reply.error.code in GONE_CODES else ERROR
-    if payload_bytes(reply) > MOST_TIMES * sum(each.nbytes for each in had.values()) + SPARE_BYTES:
+    if payload_bytes(reply) > MOST_TIMES * sent_bytes + SPARE_BYTES:
         return TOO_LARGE
     if ARRAYS not in reply.content.array_records:
         return WRONG_SHAPE

@@ -24,11 +24,8 @@ from escala.federated.flower import (
 )
 from escala.federated.learner import Learner
 from escala.federated.nodes import ANSWER, ASK, CLIENT, SAMPLES
-from escala.federated.order import generator
-from escala.federated.privacy import locally_private
-from escala.federated.strategy import CONTROL, NOISE
-from escala.federated.training import Training
-from escala.federated.weights import Weights, less, moved, zeros
+from escala.federated.strategy import CONTROL
+from escala.federated.weights import Weights, less, zeros
 
 PARTITION: Final = "partition-id"
 ROUND: Final = "server-round"
@@ -76,25 +73,15 @@ def _trained(learner: Learner, message: Message, context: Context) -> Message:
     """One client's round: from the weights of the message to its own, with what the server needs beside."""
     weights = arrays_of(message.content[ARRAYS])
     round_ = int(message.content["config"][ROUND])
-    client = client_of(context)
     own, pull = _controls(message.content, context, weights)
-    done = learner.train(weights, client=client, round_=round_, pull=pull)
-    sent = _told(learner.training, weights, done.weights, client, round_)
+    done = learner.train(weights, client=client_of(context), round_=round_, pull=pull)
     metrics = {WEIGHT: done.samples, "loss": done.loss, "rms-loss": done.rms_loss}
-    content = RecordDict({ARRAYS: record_of(sent), METRICS: MetricRecord(metrics)})
+    content = RecordDict({ARRAYS: record_of(done.weights), METRICS: MetricRecord(metrics)})
     if pull is not None:
         turned = own_control(learner.training, pull, less(done.weights, weights), done.steps)
         content[CONTROL] = record_of(less(turned, own))
         context.state[CONTROL] = record_of(turned)
     return Message(content, reply_to=message)
-
-
-def _told(training: Training, had: Weights, weights: Weights, client: int, round_: int) -> Weights:
-    """The weights that a client tells: its own, or, with local privacy, noisy ones."""
-    if training.privacy is None or training.privacy.place != "local":
-        return weights
-    noise = generator(training.seed, client, round_, NOISE)
-    return moved(had, locally_private(less(weights, had), training.privacy, noise), 1.0)
 
 
 def _controls(

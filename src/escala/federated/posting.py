@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from escala.errors import InvalidInput
 from escala.federated.accepted import (
+    ARRAYS,
     GONE,
     WRONG_SHAPE,
     fault_beside,
@@ -96,8 +97,8 @@ class Post:
         for message in messages:
             client = self._nodes.client(message.metadata.dst_node_id)
             assert client is not None
-            records, had = self._packing.pack(weights, round_=round_, client=client)
-            message.content = RecordDict({**message.content, **records})
+            record, had = self._packing.pack(weights, round_=round_, client=client)
+            message.content = RecordDict({**message.content, ARRAYS: record})
             self._push(
                 Asked(client=client, round_=round_, had=had, message=message, began_s=self._clock.now_s)
             )
@@ -129,7 +130,7 @@ class Post:
         if asked is None:
             return None
         took_s = self._clock.now_s - asked.began_s
-        fault = fault_of(reply, asked.had)
+        fault = fault_of(reply, payload_bytes(asked.message))
         if fault == GONE:
             self._gone.append(replace(asked, gone_s=asked.gone_s or self._clock.now_s))
             return None
@@ -140,8 +141,9 @@ class Post:
 
     def _opened(self, reply: Message, asked: Asked) -> tuple[Arrays, str | None]:
         """The weights of a reply, or why they do not count."""
+        record = reply.content.array_records[ARRAYS]
         try:
-            weights = self._packing.unpack(reply.content, asked.had, round_=asked.round_, client=asked.client)
+            weights = self._packing.unpack(record, asked.had, round_=asked.round_, client=asked.client)
         except InvalidInput:
             return {}, WRONG_SHAPE
         beside = fault_beside(reply, asked.message)

@@ -29,9 +29,8 @@ from escala.federated.flower import (
 )
 from escala.federated.ledger import Ledger
 from escala.federated.nodes import Nodes, TooFew
-from escala.federated.packing import Packing, packing_of
+from escala.federated.packing import Packing, Plain
 from escala.federated.posting import Came, Cohort, Post
-from escala.federated.privacy import epsilon, why_no_epsilon
 from escala.federated.roundrecord import Round
 from escala.federated.selection import choose
 from escala.federated.strategy import STALENESS
@@ -90,7 +89,7 @@ class Rounds:
         self._evaluate = evaluate
         self._clock: Clock = grid if hasattr(grid, "now_s") else WallClock()
         self._nodes = Nodes(grid, len(fleet), self._clock)
-        self._post = Post(grid, self._nodes, packing or packing_of(training), self._ledger, self._clock)
+        self._post = Post(grid, self._nodes, packing or Plain(), self._ledger, self._clock)
         self._began_s = self._clock.now_s - standing.elapsed_s
         self._waiting: list[Came] = []  # came, but were not needed any more
 
@@ -281,16 +280,8 @@ class Rounds:
             start_s=start_s - self._began_s,
             round_s=self._clock.now_s - start_s,
             metrics={**metrics, **totals},
-            epsilon=self._epsilon(round_),
             weights_digest=digest(self.standing.weights),
         )
-
-    def _epsilon(self, round_: int) -> float | None:
-        """Privacy spent so far, where noise is added and what it is worth is known."""
-        clients = len(self._fleet)
-        if self._training.privacy is None or why_no_epsilon(self._training, clients) is not None:
-            return None
-        return epsilon(self._training, clients, round_)
 
 
 def _is_number(value: object) -> bool:

@@ -28,7 +28,6 @@ from escala.federated.federation import (
 )
 from escala.federated.flower import Control, sign_off
 from escala.federated.learner import learner_of
-from escala.federated.packing import packing_of
 from escala.federated.roundrecord import Round
 from escala.federated.serverstate import ROUNDS, STATE, rounds_of
 from escala.federated.serving import PID
@@ -96,7 +95,6 @@ def check(settings: AppSettings) -> None:
     """What would end a run as soon as it began is told before anything is written or started."""
     scenario = settings.scenario
     strategy_of(scenario.training, clients_in(scenario))
-    packing_of(scenario.training)
     if settings.task is not None:
         learner_of(settings.task, scenario).first()
 

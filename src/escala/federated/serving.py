@@ -23,7 +23,6 @@ from escala.federated.fleet import fleet_of, no_history
 from escala.federated.flower import Arrays, ClientApp, Grid, ServerApp
 from escala.federated.learner import Learner, learner_of
 from escala.federated.ledger import Ledger
-from escala.federated.packing import packing_of
 from escala.federated.rounds import Rounds, Standing
 from escala.federated.serverstate import load, save
 from escala.federated.strategy import strategy_of
@@ -66,9 +65,9 @@ def serve(grid: Grid, path: Path) -> None:
     settings = read_settings(path)
     scenario, folder = settings.scenario, Path(settings.folder)
     fleet = fleet_of(scenario, scenario.training.seed)
-    strategy, packing = strategy_of(scenario.training, len(fleet)), packing_of(scenario.training)
+    strategy = strategy_of(scenario.training, len(fleet))
     with _alone(folder):
-        standing = load(folder, strategy, packing)
+        standing = load(folder, strategy)
         if standing is None:
             standing = Standing(weights=_first(settings, path), history=no_history(len(fleet)))
         rounds = Rounds(
@@ -77,12 +76,11 @@ def serve(grid: Grid, path: Path) -> None:
             scenario.training,
             fleet,
             standing,
-            packing=packing,
             ledger=Ledger(folder / MESSAGES),
             evaluate=None if settings.task is None else learner_in(path).score,
         )
         for record in rounds.until(settings.rounds):
-            save(folder, record, standing, strategy, packing)
+            save(folder, record, standing, strategy)
         _write_weights(folder / WEIGHTS, standing.weights)
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from escala.errors import InvalidInput
 from escala.federated.accepted import ARRAYS, METRICS, WEIGHT
 from escala.federated.algorithms import (
     Server,
@@ -20,7 +19,6 @@ from escala.federated.algorithms import (
     stepped,
     with_controls,
 )
-from escala.federated.fleet import SERVER
 from escala.federated.flower import (
     ArrayRecord,
     Arrays,
@@ -40,16 +38,12 @@ from escala.federated.flower import (
     arrays_of,
     record_of,
 )
-from escala.federated.order import generator
-from escala.federated.privacy import private_mean
 from escala.federated.refusals import refuse
 from escala.federated.robust import robust_mean, trim_ratio
 from escala.federated.training import Algorithm, Robust, Training
 from escala.federated.weights import less, stacked
 
 CONTROL: Final = "control"
-NOISE: Final = 1 << 43
-"""Keeps noise apart from the other random numbers of server and clients."""
 STALENESS: Final = "staleness"
 EVERYBODY: Final = {
     "fraction_train": 1.0,
@@ -68,10 +62,7 @@ SENT_ANEW: Final = ("current_arrays", "_given")
 def strategy_of(training: Training, clients: int) -> Strategy:
     """The strategy that a training of so many clients asks for; what cannot be run is refused."""
     refuse(training, clients)
-    _refuse_unknown(training)
     is_plain = training.algorithm in PLAIN and server_rate(training) == 1.0
-    if _is_central(training):
-        return Stepping(training, clients)
     if training.robust in _RULES and is_plain:
         return _RULES[training.robust](training)
     if training.robust is Robust.MEAN:
@@ -117,7 +108,7 @@ class Stepping(FedAvg):
         came = [each.content for each in replies]
         if not came:
             return None, None
-        server = stepped(self._server(), self._training, self._change(came, server_round))
+        server = stepped(self._server(), self._training, self._change(came))
         if self.control:
             turned = stacked([arrays_of(each[CONTROL]) for each in came])
             server = with_controls(server, turned, self._clients)
@@ -137,15 +128,11 @@ class Stepping(FedAvg):
         self.steps, self.momentum = server.steps, server.momentum
         self.second, self.control = server.second, server.control
 
-    def _change(self, came: Sequence[RecordDict], server_round: int) -> Arrays:
+    def _change(self, came: Sequence[RecordDict]) -> Arrays:
         metrics = [each[METRICS] for each in came]
         samples = np.array([each[WEIGHT] for each in metrics])
         staleness = np.array([each.get(STALENESS, 0) for each in metrics])
         changes = stacked([less(arrays_of(each[ARRAYS]), self._given) for each in came])
-        if _is_central(self._training):
-            noise = generator(self._training.seed, SERVER, server_round, NOISE)
-            assert self._training.privacy is not None
-            return private_mean(changes, self._training.privacy, self._training.clients_per_round, noise)
         shares = shares_of(self._training, counts_of(self._training, samples, staleness))
         return robust_mean(self._training, changes, shares)
 
@@ -178,19 +165,6 @@ def restore(strategy: Strategy, groups: dict[str, Arrays], numbers: dict[str, fl
 
 def _is_group(value: object) -> bool:
     return isinstance(value, dict) and bool(value) and all(isinstance(v, np.ndarray) for v in value.values())
-
-
-def _is_central(training: Training) -> bool:
-    return training.privacy is not None and training.privacy.place == "central"
-
-
-def _refuse_unknown(training: Training) -> None:
-    """What a training asks for and a run on Flower does not do yet must not be left out in silence."""
-    if training.has_secure_aggregation:
-        raise InvalidInput(
-            "secure aggregation is not part of these rounds; leave has_secure_aggregation out, or see how to"
-            " keep a federation private"
-        )
 
 
 def _plain(training: Training) -> Strategy:
