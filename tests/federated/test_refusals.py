@@ -54,6 +54,8 @@ def test_limits_of_robust_rules_by_hand():
         (replace(SECURE, algorithm=Algorithm.FEDBUFF), "single variates"),
         (replace(SECURE, selection=Selection.UTILITY), "by their losses"),
         (replace(SECURE, least_clients=2), "fewer than 3 updates"),
+        (replace(SECURE, merges_late=True), "masked for another"),
+        (replace(PLAIN, privacy=CENTRAL, merges_late=True), "once a round"),
         (replace(SECURE, privacy=CENTRAL), "cannot bound them"),
         (replace(PLAIN, privacy=CENTRAL, robust=Robust.MEDIAN), "sized for a mean"),
         (replace(PLAIN, privacy=CENTRAL, robust=Robust.NORM_BOUND, norm_bound=1.0), "take norm-bound away"),

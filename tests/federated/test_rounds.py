@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from escala.federated.codecs import update_bytes
 from escala.federated.ranges import exactly
-from escala.federated.training import Algorithm, Robust, Selection, Training
+from escala.federated.training import Algorithm, Codec, Privacy, Robust, Selection, Training
 
 pytestmark = pytest.mark.optional
 flower = pytest.importorskip("escala.federated.flower")
@@ -16,6 +17,7 @@ from escala.federated.digest import digest  # noqa: E402
 from escala.federated.fleet import no_history  # noqa: E402
 from escala.federated.grid import VirtualGrid  # noqa: E402
 from escala.federated.ledger import Ledger, read_ledger  # noqa: E402
+from escala.federated.mods import mods_of, packing_of  # noqa: E402
 from escala.federated.nodes import TooFew  # noqa: E402
 from escala.federated.rounds import Rounds, Standing  # noqa: E402
 from escala.federated.selection import choose  # noqa: E402
@@ -275,3 +277,73 @@ def test_every_message_is_in_the_ledger(fleet_of_hand, tmp_path):
     assert sum(each.payload_bytes for each in letters if each.way == "up") == sum(r.up_bytes for r in records)
     assert {each.outcome for each in letters} == {"sent", "counted", "not-finite"}
     assert all(each.total_bytes > each.payload_bytes for each in letters)
+
+
+def test_packed_rounds_agree_with_clients_and_send_the_bytes_of_the_codec(fleet_of_hand):
+    # half of six clients a round: most have missed steps, and are sent all or what they lack
+    up, down = Codec(kind="int8"), Codec(kind="top-k", keep_ratio=0.3)
+    training = replace(FULL, clients_per_round=3, codec_up=up, codec_down=down)
+
+    rounds, _ = a_run(training, fleet_of_hand(6), mods=mods_of(training), packing=packing_of(training))
+    records = list(rounds.until(12))
+
+    shapes = {"w": (4, 3), "b": (3,)}
+    assert {each.up_bytes for each in records} == {3 * update_bytes(up, shapes)}
+    assert all(each.lost == {} for each in records)
+    plain = by_hand_full(FULL, 12, fleet_of_hand)
+    assert records[-1].metrics["accuracy"] >= plain - 0.1
+
+
+def by_hand_full(training, count, fleet_of_hand):
+    rounds, _ = a_run(replace(training, clients_per_round=3), fleet_of_hand(6))
+    return list(rounds.until(count))[-1].metrics["accuracy"]
+
+
+def test_a_client_that_sends_what_the_codec_does_not_have_is_set_aside(fleet_of_hand):
+    training = replace(FULL, codec_up=Codec(kind="int8"), least_clients=3)
+    spoilt = faulty(2, put({"w|values": np.zeros((4, 3), np.int8)}))
+
+    rounds, _ = a_run(
+        training, fleet_of_hand(4), mods=[spoilt, *mods_of(training)], packing=packing_of(training)
+    )
+
+    assert next(rounds.until(1)).lost == {"wrong-shape": 1}
+
+
+def test_private_rounds_clip_every_update_and_tell_what_was_spent(fleet_of_hand):
+    # noise of 1e-3 * clip 0.05 over 2 expected is nothing beside a step of at most 4 * 0.05 / 2
+    quiet = Privacy(place="central", noise_ratio=1e-3, clip=0.05, delta=1e-5)
+    training = replace(FULL, clients_per_round=2, selection=Selection.POISSON, privacy=quiet)
+
+    rounds, _ = a_run(training, fleet_of_hand(4))
+    before, spent = rounds.standing.weights, []
+    for record in rounds.until(6):
+        now = rounds.standing.weights
+        step = np.sqrt(sum(np.square(now[name] - before[name]).sum() for name in now))
+        assert step == pytest.approx(len(record.returned) * 0.05 / 2, rel=0.35, abs=1e-3)
+        assert not [name for name in record.metrics if name.startswith("train_")]
+        before = now
+        spent.append(record.epsilon)
+
+    assert spent == sorted(spent)
+    assert spent[0] > 0
+
+
+def test_noise_comes_even_where_nobody_does_and_never_twice_the_same(fleet_of_hand):
+    loud = Privacy(place="central", noise_ratio=2.0, clip=1.0, delta=1e-5)
+    training = replace(FULL, clients_per_round=1, selection=Selection.POISSON, privacy=loud)
+    seed = next(each for each in range(50) if not cohort_of(replace(training, seed=each), fleet_of_hand(9)))
+
+    moved = []
+    for _ in range(2):
+        rounds, _ = a_run(replace(training, seed=seed), fleet_of_hand(9))
+        assert next(rounds.until(1)).returned == ()
+        moved.append(rounds.standing.weights["w"])
+
+    assert np.abs(moved[0]).min() > 0
+    assert not np.array_equal(moved[0], moved[1])
+
+
+def cohort_of(training, fleet):
+    here = np.ones(len(fleet), np.bool_)
+    return list(choose(training, fleet, no_history(len(fleet)), here, round_=1, hour=0))

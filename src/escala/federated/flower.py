@@ -31,6 +31,7 @@ from flwr.app import (  # noqa: E402
     RecordDict,
 )
 from flwr.clientapp import ClientApp  # noqa: E402
+from flwr.clientapp.mod import LocalDpMod  # noqa: E402
 from flwr.serverapp import Grid, ServerApp  # noqa: E402
 from flwr.serverapp.strategy import (  # noqa: E402
     Bulyan,
@@ -61,6 +62,7 @@ __all__ = [
     "FedYogi",
     "Grid",
     "Krum",
+    "LocalDpMod",
     "Message",
     "MetricRecord",
     "MultiKrum",
@@ -273,3 +275,26 @@ def run_task(address: str, token: str, parent: int) -> None:
     from flwr.supernode.runtime.run_clientapp import run_clientapp
 
     run_clientapp(runtime_api_address=address, token=token, insecure=True, parent_pid=parent)
+
+
+def secure_parts() -> Any:
+    """What secure aggregation takes from Flower's older interface, which alone has it."""
+    from types import SimpleNamespace
+
+    from flwr.client import NumPyClient
+    from flwr.client.mod import secaggplus_mod
+    from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
+    from flwr.compat.common.recorddict_compat import parameters_to_arrayrecord
+    from flwr.server import LegacyContext
+    from flwr.server.workflow import SecAggPlusWorkflow
+
+    return SimpleNamespace(
+        numpy_client=NumPyClient,
+        mod=secaggplus_mod,
+        workflow=SecAggPlusWorkflow,
+        context=LegacyContext,
+        config_of=ConfigRecord,
+        fit=FitIns,
+        record_of=lambda arrays: parameters_to_arrayrecord(ndarrays_to_parameters(arrays), keep_input=True),
+        arrays_of=parameters_to_ndarrays,
+    )

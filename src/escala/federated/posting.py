@@ -31,6 +31,7 @@ from escala.federated.flower import (
 from escala.federated.ledger import Ledger, Letter
 from escala.federated.nodes import Nodes
 from escala.federated.packing import Packing
+from escala.federated.weights import weights_bytes
 
 COUNTED, SENT = "counted", "sent"
 LOOK_S: Final = 2.0
@@ -130,7 +131,7 @@ class Post:
         if asked is None:
             return None
         took_s = self._clock.now_s - asked.began_s
-        fault = fault_of(reply, payload_bytes(asked.message))
+        fault = fault_of(reply, max(payload_bytes(asked.message), weights_bytes(asked.had)))
         if fault == GONE:
             self._gone.append(replace(asked, gone_s=asked.gone_s or self._clock.now_s))
             return None

@@ -128,6 +128,20 @@ def _secure_cohort(training: Training, clients: int) -> str | None:
     return None
 
 
+def _late(training: Training, clients: int) -> str | None:
+    if not training.merges_late:
+        return None
+    if training.privacy is not None:
+        return (
+            "privacy counts a client once a round, late updates come beside fresh ones; take merges_late away"
+        )
+    if training.has_secure_aggregation:
+        return (
+            "secure aggregation sums one round, late updates were masked for another; take merges_late away"
+        )
+    return None
+
+
 def _secure_privacy(training: Training, clients: int) -> str | None:
     if training.has_secure_aggregation and training.privacy is not None:
         return (
@@ -184,6 +198,7 @@ _RULES: Final[tuple[Callable[[Training, int], str | None], ...]] = (
     _secure_selection,
     _secure_cohort,
     _secure_privacy,
+    _late,
     _private_robust,
     _private_algorithm,
     _private_codec,

@@ -31,9 +31,10 @@ from escala.federated.ledger import Ledger
 from escala.federated.nodes import Nodes, TooFew
 from escala.federated.packing import Packing, Plain
 from escala.federated.posting import Came, Cohort, Post
+from escala.federated.privacy import epsilon, why_no_epsilon
 from escala.federated.roundrecord import Round
 from escala.federated.selection import choose
-from escala.federated.strategy import STALENESS
+from escala.federated.strategy import STALENESS, give
 from escala.federated.training import Algorithm, Selection, Training
 from escala.model.columns import I64, Bool
 
@@ -101,7 +102,8 @@ class Rounds:
     def _round(self, round_: int) -> Round:
         start_s = self._clock.now_s
         gathered = self._enough(round_)
-        metrics = self._step(round_, gathered.counted) if gathered.counted else {}
+        is_released = bool(gathered.counted) or self._is_private
+        metrics = self._step(round_, gathered.counted) if is_released else {}
         self._remember(round_, gathered)
         if self._evaluate is not None:
             metrics |= self._evaluate(self.standing.weights)
@@ -134,6 +136,16 @@ class Rounds:
     @property
     def _is_buffered(self) -> bool:
         return self._training.algorithm is Algorithm.FEDBUFF
+
+    @property
+    def _is_private(self) -> bool:
+        """Whether a round releases noise even if nobody came: that nobody came is to stay hidden."""
+        return self._training.privacy is not None and self._training.privacy.place == "central"
+
+    def _epsilon(self, round_: int) -> float | None:
+        """Privacy spent after a round, where it can be told."""
+        is_told = why_no_epsilon(self._training, len(self._fleet)) is None
+        return epsilon(self._training, len(self._fleet), round_) if is_told else None
 
     @property
     def _is_by_chance(self) -> bool:
@@ -226,6 +238,8 @@ class Rounds:
         """The strategy's step from replies in the order of clients, so that sums do not depend on arrival."""
         ordered = sorted(counted, key=lambda each: (each.asked.client, each.asked.round_))
         replies = [self._plain(each, round_ - each.asked.round_) for each in ordered]
+        if not replies:
+            give(self._strategy, self.standing.weights)
         arrays, metrics = self._strategy.aggregate_train(round_, replies)
         assert arrays is not None
         kinds = {name: each.dtype for name, each in self.standing.weights.items()}
@@ -280,6 +294,7 @@ class Rounds:
             start_s=start_s - self._began_s,
             round_s=self._clock.now_s - start_s,
             metrics={**metrics, **totals},
+            epsilon=self._epsilon(round_),
             weights_digest=digest(self.standing.weights),
         )
 

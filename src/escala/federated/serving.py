@@ -23,6 +23,7 @@ from escala.federated.fleet import fleet_of, no_history
 from escala.federated.flower import Arrays, ClientApp, Grid, ServerApp
 from escala.federated.learner import Learner, learner_of
 from escala.federated.ledger import Ledger
+from escala.federated.mods import mods_of, packing_of
 from escala.federated.rounds import Rounds, Standing
 from escala.federated.serverstate import load, save
 from escala.federated.strategy import strategy_of
@@ -50,7 +51,10 @@ def _learner(content: bytes) -> Learner:
 def client_in(path: Path) -> ClientApp:
     """The client half of the app with these settings."""
     settings = read_settings(path)
-    return client_app(learner_in(path)) if settings.app is None else wrapped(_own_app(settings.app))
+    mods = mods_of(settings.scenario.training)
+    return (
+        client_app(learner_in(path), mods) if settings.app is None else wrapped(_own_app(settings.app), mods)
+    )
 
 
 def server_in(path: Path) -> ServerApp:
@@ -76,6 +80,7 @@ def serve(grid: Grid, path: Path) -> None:
             scenario.training,
             fleet,
             standing,
+            packing=packing_of(scenario.training),
             ledger=Ledger(folder / MESSAGES),
             evaluate=None if settings.task is None else learner_in(path).score,
         )

@@ -38,6 +38,7 @@ from escala.federated.flower import (
     arrays_of,
     record_of,
 )
+from escala.federated.private import Private
 from escala.federated.refusals import refuse
 from escala.federated.robust import robust_mean, trim_ratio
 from escala.federated.training import Algorithm, Robust, Training
@@ -62,6 +63,12 @@ SENT_ANEW: Final = ("current_arrays", "_given")
 def strategy_of(training: Training, clients: int) -> Strategy:
     """The strategy that a training of so many clients asks for; what cannot be run is refused."""
     refuse(training, clients)
+    if training.privacy is not None and training.privacy.place == "central":
+        return Private(_open(training, clients), training)
+    return _open(training, clients)
+
+
+def _open(training: Training, clients: int) -> Strategy:
     is_plain = training.algorithm in PLAIN and server_rate(training) == 1.0
     if training.robust in _RULES and is_plain:
         return _RULES[training.robust](training)
@@ -135,6 +142,15 @@ class Stepping(FedAvg):
         changes = stacked([less(arrays_of(each[ARRAYS]), self._given) for each in came])
         shares = shares_of(self._training, counts_of(self._training, samples, staleness))
         return robust_mean(self._training, changes, shares)
+
+
+def give(strategy: Strategy, weights: Arrays) -> None:
+    """Tell a strategy the weights of a round in which it asked nobody."""
+    for name, value in list(vars(strategy).items()):
+        if isinstance(value, Strategy):
+            give(value, weights)
+        elif name in SENT_ANEW:
+            setattr(strategy, name, weights)
 
 
 def kept_by(strategy: Strategy) -> tuple[dict[str, Arrays], dict[str, float]]:
