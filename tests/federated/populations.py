@@ -3,7 +3,19 @@
 import numpy as np
 
 from escala.federated.ranges import exactly
-from escala.federated.scenario import Access, ClientClass, Device, LocalData, Skew, Target
+from escala.federated.scenario import (
+    Access,
+    Central,
+    ClientClass,
+    Device,
+    Learnt,
+    LocalData,
+    Movement,
+    Rules,
+    Scenario,
+    Skew,
+    Target,
+)
 from escala.federated.task import Task
 from escala.federated.training import Training
 
@@ -46,4 +58,27 @@ def plain_task(labels: np.ndarray, users: np.ndarray | None = None) -> Task:
         test_inputs=np.zeros((1, 1), np.float32),
         test_labels=np.zeros(1, np.int64),
         users=users,
+    )
+
+
+def population(classes: list[ClientClass], asked: Training) -> Scenario:
+    """A scenario of classes of clients that learn some network."""
+    return Scenario(
+        name="population",
+        learnt=Learnt(name="net", weights=1e3, trained_weights=1e3, forward_flop_per_sample=2e3),
+        training=asked,
+        clients=tuple(classes),
+        rules=Rules(movement=Movement.NEVER),
+        central=Central(
+            name="room",
+            devices=1,
+            flop_per_s=exactly(1e12),
+            power_w=exactly(300.0),
+            pue=1.2,
+            country=None,
+            price_usd_per_device_hour=None,
+            price_source=None,
+            access=ACCESS,
+            epochs=exactly(1.0),
+        ),
     )

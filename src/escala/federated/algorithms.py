@@ -76,7 +76,12 @@ def counts_of(training: Training, samples: I64, staleness: I64) -> F64:
 
 def shares_of(training: Training, counts: F64) -> F64:
     """Count / sum of counts; FedBuff divides by the number of updates, so that stale ones weigh less."""
-    return counts / (len(counts) if training.algorithm is Algorithm.FEDBUFF else counts.sum())
+    return counts / divisor_of(training, counts)
+
+
+def divisor_of(training: Training, counts: F64) -> float:
+    """What a sum of count * change is divided by."""
+    return float(len(counts) if training.algorithm is Algorithm.FEDBUFF else counts.sum())
 
 
 def stepped(server: Server, training: Training, change: Mapping[str, F32]) -> Server:

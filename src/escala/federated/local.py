@@ -40,14 +40,6 @@ class Update:
     rms_loss: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """How good weights are on samples: mean loss and the share of labels that are met."""
-
-    loss: float
-    accuracy: float
-
-
 def module_of(task: Task, training: Training) -> nn.Module:
     """The module with the weights of the seed; what `part` does not train is frozen."""
     torch.manual_seed(training.seed)
@@ -160,19 +152,6 @@ def sample_losses(module: nn.Module, task: Task, rows: I64) -> torch.Tensor:
 def tensor(array: Any, module: nn.Module) -> torch.Tensor:
     """An array where the module is."""
     return torch.as_tensor(array, device=next(module.parameters()).device)
-
-
-def score(module: nn.Module, task: Task, weights: Mapping[str, F32]) -> Score:
-    """Loss and accuracy on the test set."""
-    load(module, weights)
-    module.eval()
-    with torch.no_grad():
-        outputs = module(tensor(task.test_inputs, module))
-        labels = tensor(task.test_labels, module)
-        return Score(
-            loss=float(task.loss(outputs, labels).mean()),
-            accuracy=float((outputs.argmax(dim=-1) == labels).double().mean()),
-        )
 
 
 def _refuse_batch_norm(module: nn.Module) -> None:

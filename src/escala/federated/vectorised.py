@@ -18,6 +18,7 @@ from escala.federated.algorithms import proximal_of
 from escala.federated.order import EMPTY
 from escala.federated.task import Task
 from escala.federated.training import Training
+from escala.federated.updates import Updates
 from escala.federated.weights import F32, Weights, less, stacked, weights_bytes
 from escala.model.columns import F64, I64
 
@@ -31,18 +32,6 @@ ACTIVATIONS: Final = 128
 """Bytes kept for the backward pass per byte of input; an assumption, that of the convolutions of digits."""
 CLOSE: Final = 1e-3
 """Relative difference of gradients that rounding explains."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Updates:
-    """What clients give back, a row each: changes of weights, samples, steps, losses as of `local.Update`."""
-
-    clients: I64
-    changes: Weights
-    samples: I64
-    steps: I64
-    loss: F64
-    rms_loss: F64
 
 
 class Trainer(Protocol):
