@@ -64,11 +64,11 @@ class TaskLearner:
     """A task shared out over the clients of a scenario, trained as `local` does."""
 
     def __init__(self, task: Task, scenario: Scenario) -> None:
-        from escala.federated import local
+        from escala.federated import accuracy, local
         from escala.federated.partition import exact
 
         self.training = scenario.training
-        self._task, self._local = task, local
+        self._task, self._local, self._accuracy = task, local, accuracy
         self._rows = exact(task, scenario.clients, scenario.training.seed)
         self._module = local.module_of(task, scenario.training)
         self._first = local.weights_of(self._module)
@@ -92,7 +92,7 @@ class TaskLearner:
 
     def score(self, weights: Weights) -> Mapping[str, float]:
         """Accuracy and loss on the test set."""
-        found = self._local.score(self._module, self._task, weights)
+        found = self._accuracy.score(self._module, self._task, weights)
         return {"accuracy": found.accuracy, "loss": found.loss}
 
 
