@@ -4,6 +4,7 @@ Federated, gathered at a centre, or each place alone. All arrays end in the two 
 worst. What nobody gave a price or a country is None, never 0.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -152,13 +153,9 @@ def _patterns(scenario: Scenario, fitting: Sequence[bool]) -> list[tuple[F64, fl
     """Clients that are there by class, for each kind of hour in which a cohort can be filled, with hours."""
     counts = np.array([each.clients for each in scenario.clients], np.float64) * np.array(fitting)
     there = np.array([[hour in each.hours for hour in range(DAY_HOURS)] for each in scenario.clients])
-    kinds, hours = np.unique(there * counts[:, None], axis=1, return_counts=True)
+    kinds = Counter(map(tuple, (there * counts[:, None]).T.tolist()))
     least = scenario.training.least_clients
-    return [
-        (kind, float(count))
-        for kind, count in zip(kinds.T, hours.tolist(), strict=True)
-        if kind.sum() >= least
-    ]
+    return [(np.array(kind), float(hours)) for kind, hours in kinds.items() if sum(kind) >= least]
 
 
 def _round(scenario: Scenario, visits: Visits, counts: F64) -> tuple[F64, F64, F64, F64]:
