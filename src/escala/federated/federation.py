@@ -202,19 +202,24 @@ def instructions(federation: Federation, hosts: Sequence[str]) -> list[tuple[str
         f"flwr supernode register {folder}/{CREDENTIALS}/node-{node}.pub {CONNECTION} --name client-{node}"
         for node in range(len(federation.node_addresses))
     ]
-    told = [(server, [home, shlex.join(superlink_command(federation, "0.0.0.0")) + " &", *register])]
+    told = [(server, [home, _anywhere(superlink_command(federation, "0.0.0.0")), *register])]
     for node in range(len(federation.node_addresses)):
         host = hosts[1 + node % (len(hosts) - 1)]
         copied = f"{folder}/{APP} {folder}/{CREDENTIALS}/{AUTHORITY} {folder}/{CREDENTIALS}/node-{node}"
         steps = [
             f"# as {server}: copy to the same paths on {host}: {copied}",
             home,
-            shlex.join(supernode_command(federation, node)) + " &",
-            shlex.join(worker_command(federation, node)) + " &",
+            _anywhere(supernode_command(federation, node)),
+            _anywhere(worker_command(federation, node)),
         ]
         told.append((host, steps))
     told.append((server, [f"flwr run {folder}/{APP} {CONNECTION} --stream", f"flwr list {CONNECTION}"]))
     return told
+
+
+def _anywhere(words: list[str]) -> str:
+    """A command as it is started on a host whose folders are others."""
+    return f"{shlex.join([os.path.basename(words[0]), *words[1:]])} &"
 
 
 def _exports(federation: Federation) -> str:

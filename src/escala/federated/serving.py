@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ import numpy as np
 from escala.errors import InvalidInput, one_line
 from escala.federated.appsettings import AppSettings, read_settings, settings_of
 from escala.federated.clientapp import client_app, wrapped
-from escala.federated.fleet import fleet_of, no_history
+from escala.federated.fleet import Fleet, fleet_of, no_history
 from escala.federated.flower import Arrays, ClientApp, Grid, ServerApp
 from escala.federated.learner import Learner, learner_of
 from escala.federated.ledger import Ledger
@@ -69,6 +70,8 @@ def serve(grid: Grid, path: Path) -> None:
     settings = read_settings(path)
     scenario, folder = settings.scenario, Path(settings.folder)
     fleet = fleet_of(scenario, scenario.training.seed)
+    if settings.task is not None:
+        fleet = with_samples(fleet, learner_in(path))
     strategy = strategy_of(scenario.training, len(fleet))
     with _alone(folder):
         standing = load(folder, strategy)
@@ -87,6 +90,11 @@ def serve(grid: Grid, path: Path) -> None:
         for record in rounds.until(settings.rounds):
             save(folder, record, standing, strategy)
         _write_weights(folder / WEIGHTS, standing.weights)
+
+
+def with_samples(fleet: Fleet, learner: Learner) -> Fleet:
+    """The fleet with as many samples for each client as the task gives it."""
+    return replace(fleet, samples=np.array([learner.samples(client) for client in range(len(fleet))]))
 
 
 def _write_weights(path: Path, weights: Arrays) -> None:
