@@ -181,24 +181,41 @@ def test_too_few_replies_repeat_the_round_with_others_and_never_pass_in_silence(
         list(a_run(replace(FULL, least_clients=4), fleet, mods=[faulty(bad, nan)])[0].until(1))
 
 
+PACKED = {
+    "codec_up": Codec(kind="top-k", keep_ratio=0.3, has_feedback=True),
+    "codec_down": Codec(kind="int8", has_feedback=True),
+}
+
+
 @pytest.mark.parametrize(
-    "algorithm", [Algorithm.FEDADAM, Algorithm.FEDYOGI, Algorithm.SCAFFOLD, Algorithm.FEDPROX]
+    "changed",
+    [
+        {"algorithm": Algorithm.FEDADAM},
+        {"algorithm": Algorithm.FEDYOGI},
+        {"algorithm": Algorithm.SCAFFOLD},
+        {"algorithm": Algorithm.FEDPROX, "proximal": 0.1},
+        PACKED,
+    ],
+    ids=str,
 )
-def test_a_run_that_is_resumed_gives_the_same_weights(fleet_of_hand, tmp_path, algorithm):
-    training = replace(FULL, algorithm=algorithm, proximal=0.1, clients_per_round=3, seed=2)
+def test_a_run_that_is_resumed_gives_the_same_weights(fleet_of_hand, tmp_path, changed):
+    training = replace(FULL, clients_per_round=3, seed=2, **changed)
+    mods = mods_of(training)
     fleet = fleet_of_hand(5)
-    whole, _ = a_run(training, fleet)
+    whole, _ = a_run(training, fleet, mods=mods, packing=packing_of(training))
     wanted = list(whole.until(6))
-    begun, grid = a_run(training, fleet, strategy=(strategy := strategy_of(training, 5)))
+    strategy, packing = strategy_of(training, 5), packing_of(training)
+    begun, grid = a_run(training, fleet, mods=mods, strategy=strategy, packing=packing)
     for record in begun.until(3):
-        save(tmp_path, record, begun.standing, strategy)
+        save(tmp_path, record, begun.standing, strategy, packing)
     next(begun.until(4))  # done, but killed before it was written down
 
-    again = strategy_of(training, 5)
-    standing = load(tmp_path, again)
-    resumed = Rounds(grid, again, training, fleet, standing, evaluate=Softmax(training).score)
+    again, packing = strategy_of(training, 5), packing_of(training)
+    standing = load(tmp_path, again, packing)
+    score = Softmax(training).score
+    resumed = Rounds(grid, again, training, fleet, standing, packing=packing, evaluate=score)
     for record in resumed.until(6):
-        save(tmp_path, record, resumed.standing, again)
+        save(tmp_path, record, resumed.standing, again, packing)
 
     assert digest(resumed.standing.weights) == digest(whole.standing.weights)
     assert [each.cohort for each in rounds_of(tmp_path)] == [each.cohort for each in wanted]

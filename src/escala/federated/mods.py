@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from escala.errors import InvalidInput
 from escala.federated.accepted import ARRAYS, read
-from escala.federated.codecs import Packed, pack, unpack
+from escala.federated.codecs import SEPARATOR, Packed, pack, unpack
+from escala.federated.digest import digest
 from escala.federated.flower import (
     TRAIN,
     ArrayRecord,
@@ -34,6 +35,7 @@ from escala.federated.references import (
     Held,
     Parcel,
     added,
+    by_version,
     difference,
     is_coded,
     masks,
@@ -139,6 +141,35 @@ class PackedWeights:
         weights = _unpacked_up(self._codec, self._sent, had, given)
         self._broadcast.confirm(client, round_)
         return weights
+
+    def kept(self) -> dict[str, Arrays]:
+        """What clients hold, and the steps on the way there."""
+        broadcast = self._broadcast
+        if broadcast.held is None:
+            return {}
+        steps = {
+            f"{version}{SEPARATOR}{key}": array
+            for version, step in broadcast.steps.items()
+            for key, array in step.items()
+        }
+        confirmed = np.array(list(broadcast.confirmed.items()), np.int64).reshape(-1, 2)
+        versions = np.array([broadcast.held.version, broadcast.oldest])
+        return {
+            "held": dict(broadcast.held.weights),
+            "steps": steps,
+            "told": {"versions": versions, "confirmed": confirmed},
+        }
+
+    def restore(self, groups: Mapping[str, Arrays]) -> None:
+        """Go on where `kept` was called."""
+        if "held" not in groups:
+            return
+        version, oldest = (int(each) for each in groups["told"]["versions"])
+        broadcast = self._broadcast
+        broadcast.held, broadcast.oldest = Held(version=version, weights=groups["held"]), oldest
+        broadcast.held_digest = digest(groups["held"])
+        broadcast.confirmed = {int(client): int(at) for client, at in groups["told"]["confirmed"]}
+        broadcast.steps = by_version(groups.get("steps", {}))
 
 
 def _taken(codec: Codec, given: Arrays, context: Context) -> Arrays:

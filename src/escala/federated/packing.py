@@ -1,5 +1,6 @@
-"""How weights travel between server and clients. Plain here; codecs have the same two methods."""
+"""How weights travel between server and clients. Plain here; codecs have the same four methods."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from escala.errors import InvalidInput
@@ -15,6 +16,12 @@ class Packing(Protocol):
 
     def unpack(self, record: ArrayRecord, had: Arrays, *, round_: int, client: int) -> Arrays:
         """The weights that a client means, which had those; what does not fit raises InvalidInput."""
+
+    def kept(self) -> dict[str, Arrays]:
+        """What has to be found again after a restart, by group and name."""
+
+    def restore(self, groups: Mapping[str, Arrays]) -> None:
+        """Take back what was kept."""
 
 
 class Plain:
@@ -35,3 +42,10 @@ class Plain:
         if arrays is None:
             raise InvalidInput("the reply holds an array that cannot be read")
         return arrays
+
+    def kept(self) -> dict[str, Arrays]:
+        """Nothing."""
+        return {}
+
+    def restore(self, groups: Mapping[str, Arrays]) -> None:
+        """Nothing was kept."""

@@ -120,7 +120,7 @@ def received(codec: Codec, held: Held | None, parcel: Parcel) -> Held:
         raise InvalidInput(f"steps from version {parcel.since} came, but this client holds {have}; send all")
     else:
         now = held
-        for version, step in sorted(_by_version(parcel.arrays).items()):
+        for version, step in sorted(by_version(parcel.arrays).items()):
             now = moved(codec, now, step, version) if version > now.version else now
         now = replace(now, version=parcel.version)
     if digest(now.weights) != parcel.digest:
@@ -180,7 +180,8 @@ def _unscaled(codec: Codec) -> Codec:
     return replace(codec, has_feedback=codec.kind != "none")
 
 
-def _by_version(arrays: Packed) -> dict[int, Packed]:
+def by_version(arrays: Packed) -> dict[int, Packed]:
+    """Steps of a parcel by the version to which each leads."""
     steps: dict[int, Packed] = {}
     for key, array in arrays.items():
         version, _, name = key.partition(SEPARATOR)

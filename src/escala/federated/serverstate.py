@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from escala.errors import InvalidInput
 from escala.federated.fleet import History
 from escala.federated.flower import Arrays, Strategy
+from escala.federated.packing import Packing
 from escala.federated.roundrecord import Round
 from escala.federated.rounds import Standing
 from escala.federated.strategy import kept_by, restore
@@ -23,6 +24,7 @@ from escala.wholefile import write_whole
 SCHEMA: Final = "escala/federated-state@1"
 STATE, ROUNDS = "server.npz", "rounds.jsonl"
 FACTS: Final = "facts"
+PACKING: Final = "packing."
 COLUMNS: Final = ("loss", "round_s", "chosen", "last_round", "charge_ratio")
 
 
@@ -36,18 +38,19 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     numbers: dict[str, int | float]
 
 
-def save(folder: Path, record: Round, standing: Standing, strategy: Strategy) -> None:
+def save(folder: Path, record: Round, standing: Standing, strategy: Strategy, packing: Packing) -> None:
     """Write down a round and the state after it; killed in between, the round is done again."""
     with (folder / ROUNDS).open("ab") as file:
         file.write(msgspec.json.encode(record) + b"\n")
     groups, numbers = kept_by(strategy)
     facts = Facts(round=record.round, turn=standing.turn, elapsed_s=standing.elapsed_s, numbers=numbers)
-    groups = {"weights": standing.weights, "history": _columns(standing.history), **groups}
+    groups |= {f"{PACKING}{name}": each for name, each in packing.kept().items()}
+    groups |= {"weights": standing.weights, "history": _columns(standing.history)}
     write_whole(folder / STATE, _bytes(groups, facts))
 
 
-def load(folder: Path, strategy: Strategy) -> Standing | None:
-    """The state of a folder, given back to the strategy; nothing where no round was finished.
+def load(folder: Path, strategy: Strategy, packing: Packing) -> Standing | None:
+    """The state of a folder, given back to strategy and packing; nothing where no round was finished.
 
     Records of rounds that the state does not hold are dropped: those rounds are done again.
     """
@@ -57,6 +60,8 @@ def load(folder: Path, strategy: Strategy) -> Standing | None:
         return None
     groups, facts = _opened(path)
     weights, columns = groups.pop("weights"), groups.pop("history")
+    held = {name: groups.pop(name) for name in list(groups) if name.startswith(PACKING)}
+    packing.restore({name.removeprefix(PACKING): each for name, each in held.items()})
     restore(strategy, groups, facts.numbers)
     _cut(folder / ROUNDS, facts.round)
     return Standing(

@@ -72,9 +72,9 @@ def serve(grid: Grid, path: Path) -> None:
     fleet = fleet_of(scenario, scenario.training.seed)
     if settings.task is not None:
         fleet = with_samples(fleet, learner_in(path))
-    strategy = strategy_of(scenario.training, len(fleet))
+    strategy, packing = strategy_of(scenario.training, len(fleet)), packing_of(scenario.training)
     with _alone(folder):
-        standing = load(folder, strategy)
+        standing = load(folder, strategy, packing)
         if standing is None:
             standing = Standing(weights=_first(settings, path), history=no_history(len(fleet)))
         rounds = Rounds(
@@ -83,12 +83,12 @@ def serve(grid: Grid, path: Path) -> None:
             scenario.training,
             fleet,
             standing,
-            packing=packing_of(scenario.training),
+            packing=packing,
             ledger=Ledger(folder / MESSAGES),
             evaluate=None if settings.task is None else learner_in(path).score,
         )
         for record in rounds.until(settings.rounds):
-            save(folder, record, standing, strategy)
+            save(folder, record, standing, strategy, packing)
         _write_weights(folder / WEIGHTS, standing.weights)
 
 
