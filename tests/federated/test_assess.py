@@ -171,10 +171,12 @@ def test_levers_are_the_same_costs_again():
 
 def test_levers_that_are_pulled_or_forbidden_are_not_offered():
     packed = {each.name for each in levers(trained(by_bytes(), codec_up=Codec(kind="int8")))}
-    secret = {each.name for each in levers(trained(by_bytes(), has_secure_aggregation=True))}
+    masked = trained(served(clients(10)), has_secure_aggregation=True, clients_per_round=4, least_clients=3)
+    secret = {each.name for each in levers(masked)}
 
     assert "int8 both ways" not in packed
-    assert not any(each.startswith("top-k") for each in secret)
+    assert not any(each.startswith(("top-k", "int8", "fp16")) for each in secret)
+    assert "twice the local epochs" in secret
 
 
 def test_between_two_sites_exchanges_are_those_of_the_model():

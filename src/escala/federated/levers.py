@@ -10,6 +10,7 @@ from typing import Final
 
 from escala.federated.cases import ONLY_MIDDLE
 from escala.federated.flips import times
+from escala.federated.refusals import reasons_against
 from escala.federated.scenario import Measure, Scenario
 from escala.federated.training import Codec, Part, Training
 from escala.federated.verdict import Comparison, Verdict, compare, measured
@@ -39,9 +40,13 @@ class Lever:
 
 
 def levers(scenario: Scenario) -> tuple[Lever, ...]:
-    """Every lever that is not pulled already, at the middle of everything."""
-    now = compare(scenario, ONLY_MIDDLE)
-    return tuple(_lever(scenario, now, *each) for each in _changes(scenario))
+    """Every lever that is neither pulled already nor refused with the rest, at the middle of everything."""
+    now, clients = compare(scenario, ONLY_MIDDLE), sum(each.clients for each in scenario.clients)
+    return tuple(
+        _lever(scenario, now, *each)
+        for each in _changes(scenario)
+        if not reasons_against(each[3].training, clients)
+    )
 
 
 Change = Callable[[Training], Training]
@@ -63,7 +68,7 @@ def _codecs(scenario: Scenario) -> Iterator[tuple[str, float, str, Scenario]]:
         if training.codec_up.kind == "none" and training.codec_down.kind == "none":
             yield f"{kind} both ways", 1.0, said, _trained(scenario, _packed(kind))
     for keep, factor in ((TENTH, TOP_10_ROUNDS), (HUNDREDTH, TOP_1_ROUNDS)):
-        if training.codec_up.kind in ("none", "fp16", "int8") and not training.has_secure_aggregation:
+        if training.codec_up.kind in ("none", "fp16", "int8"):
             yield f"top-k {keep:.0%} up".replace("%", " %"), factor, small, _trained(scenario, _kept(keep))
 
 
