@@ -1,5 +1,8 @@
 """Scenario files: what they mean, and one line with file, table and key for each fault."""
 
+import copy
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +245,28 @@ def test_yaml_and_json_hold_the_same_keys(tmp_path: Path):
         (tmp_path / name).write_text(text)
 
     assert read_scenario(tmp_path / "s.json") == read_scenario(tmp_path / "s.yaml")
+
+
+def places(found: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key, value in found.items() if isinstance(found, dict) else enumerate(found):
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+@pytest.mark.parametrize("wrong", [None, -1, 1e400, {}, "é\n"], ids=repr)
+def test_whatever_stands_at_whatever_key_is_read_or_refused_in_one_line(wrong: Any):
+    whole, said = tomllib.loads(example_text("vehicles")), []
+    for *inside, key in places(whole):
+        changed = copy.deepcopy(whole)
+        table: Any = changed
+        for each in inside:
+            table = table[each]
+        table[key] = wrong
+        try:
+            scenario_from_keys(changed, "s.toml")
+        except InvalidInput as error:
+            said.append(str(error))
+
+    assert len(said) > 50
+    assert [each for each in said if "\n" in each or not each.startswith("s.toml")] == []
