@@ -115,6 +115,8 @@ def test_money_counts_what_has_a_price():
     expected = 20 * one(found.round_s) * 3.6 / 3600 + 40 * MESSAGE * 1e-9
     assert one(found.costs.money_usd) == approx(expected, rel=1e-12)
     assert federated(served(), ONLY_MIDDLE).costs.money_usd is None
+    sent_only = served(clients(10, access=access(price_usd_per_byte=1e-9)))
+    assert alone(sent_only, ONLY_MIDDLE).money_usd is None
 
 
 def test_the_clock_runs_only_in_hours_with_clients():

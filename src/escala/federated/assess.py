@@ -227,6 +227,8 @@ def _unsaid(scenario: Scenario, found: Comparison) -> Iterator[str]:
         yield "carbon: give every class, and the centre or the server, a country"
     if found.federated.costs.money_usd is None or found.central.money_usd is None:
         yield "money: no price was given for both options"
+    elif not any(each.price_usd_per_device_hour for each in scenario.clients):
+        yield "money of clients is that of their traffic: no price of their device-hours was given"
     if scenario.training.selection not in (Selection.UNIFORM, Selection.POISSON):
         yield f"selection by {scenario.training.selection} is taken as uniform here; simulate it"
     if scenario.training.has_secure_aggregation:

@@ -313,7 +313,7 @@ def alone_for(scenario: Scenario, cases: Cases, samples: Sequence[float]) -> Cos
         time_s=stacked(time_s).max(axis=0),
         phase_j={"compute": compute_j.sum(axis=0)},
         carbon_kg=_carbon(scenario, compute_j, nothing, 0.0),
-        money_usd=_client_money(scenario, clients, stacked(busy_s), np.zeros((1, 1, 1))),
+        money_usd=_client_money(scenario, clients, stacked(busy_s), None),
     )
 
 
@@ -339,13 +339,14 @@ def _carbon(scenario: Scenario, clients_j: F64, site_j: F64, site_kg_per_j: floa
     return _mix(np.array(known), clients_j) + site_j * site_kg_per_j
 
 
-def _client_money(scenario: Scenario, clients: F64, busy_s: F64, sent: F64) -> F64 | None:
-    """Device-hours and traffic that have a price; None where nothing has."""
+def _client_money(scenario: Scenario, clients: F64, busy_s: F64, sent: F64 | None) -> F64 | None:
+    """Device-hours, and traffic where anything is sent, that have a price; None where nothing has."""
     hours = np.array([each.price_usd_per_device_hour or 0.0 for each in scenario.clients])[:, None, None]
     traffic = np.array([each.access.price_usd_per_byte or 0.0 for each in scenario.clients])[:, None, None]
-    if not hours.any() and not traffic.any():
+    if not hours.any() and (sent is None or not traffic.any()):
         return None
-    return np.asarray((clients * (hours * busy_s / HOUR_S + traffic * sent)).sum(axis=0))
+    moved = 0.0 if sent is None else traffic * sent
+    return np.asarray((clients * (hours * busy_s / HOUR_S + moved)).sum(axis=0))
 
 
 def _central_money(scenario: Scenario, train_s: F64, sent: F64) -> F64 | None:
