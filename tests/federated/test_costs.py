@@ -239,3 +239,22 @@ def test_it_is_the_mean_of_the_event_engine_where_tiers_race_a_deadline():
     draws = simulated(given, 400)
 
     assert one(federated(given, ONLY_MIDDLE).round_s) == approx(draws.mean(), abs=4 * draws.std() / 20)
+
+
+def test_a_round_spends_what_the_event_engine_spends():
+    slow = clients(1, name="slow", device=device(start_s=exactly(105.0)))
+    given = trained(served(clients(1), slow), clients_per_round=2, rounds=exactly(1))
+    record = next(iter(rounds_of(Population(given, fleet_of(given, 0)), 1)))
+
+    found = federated(given, ONLY_MIDDLE)
+
+    # transfers of the engine hold what the network takes
+    ours = {name: one(each) for name, each in found.costs.phase_j.items()}
+    theirs = {name: each[1] for name, each in record.energy_j.items()}
+    moved = ours["up"] + ours["down"] + ours["network"]
+    assert one(found.round_s) == approx(record.round_s, rel=1e-12)
+    assert one(found.costs.traffic_bytes) == record.up_bytes + record.down_bytes
+    assert ours["compute"] == approx(theirs["compute"], rel=1e-12)
+    assert ours["wait"] == approx(theirs["wait"], rel=1e-12)
+    assert ours["server"] == approx(theirs["server"], rel=1e-12)
+    assert moved == approx(theirs["up"] + theirs["down"], rel=1e-12)
