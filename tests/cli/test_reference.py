@@ -18,7 +18,7 @@ from escala.calibration.sweeps import SweepScores
 from escala.catalog.facts import Fact
 from escala.cli.app import cli
 from escala.cli.verb import commands_of
-from escala.federated import assess, fairness, roundrecord, summary
+from escala.federated import assess, fairness, forecast, roundrecord, summary
 from escala.federated.clientdata import ClientData
 from escala.federated.criteria import Criterion, Gauge
 from escala.federated.flips import Flip
@@ -92,7 +92,7 @@ def test_every_field_of_a_document_is_described(record: type):
 
 FEDERATED = (
     *(roundrecord.Round, summary.Simulation, summary.Simulated, summary.Spread),
-    *(fairness.Fairness, fairness.Coverage),
+    *(fairness.Fairness, fairness.Coverage, forecast.Forecast, forecast.Family),
     *(PrivacyAnswer, Spent, OtherWay, Audited, ClientData, Manifest, Link),
 )
 

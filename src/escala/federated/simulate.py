@@ -16,6 +16,7 @@ from escala.federated.buffered import NOTICED_S
 from escala.federated.events import rounds_of
 from escala.federated.fates import ATTEMPTS
 from escala.federated.fleet import Fleet, fleet_of
+from escala.federated.manifest import ROUNDS
 from escala.federated.phases import MESSAGE_OVERHEAD_BYTES
 from escala.federated.population import Population
 from escala.federated.roundrecord import Round
@@ -26,7 +27,6 @@ from escala.federated.training import Selection
 from escala.progress import Progress
 from escala.units import HOUR_S
 
-ROUNDS: Final = "rounds.jsonl"
 EVENTS: Final = "events"
 MOST_CLIENTS: Final = 2_000_000
 """More columns than this do not fit a small machine: a client takes about 500 bytes."""
