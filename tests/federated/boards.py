@@ -66,7 +66,7 @@ def scenario(*classes: ClientClass, training: Training | None = None, **changes:
         country=None,
         price_usd_per_device_hour=None,
         price_source=None,
-        access=access(),
+        access=access(up_bytes_per_s=exactly(1e12), down_bytes_per_s=exactly(1e12)),
         epochs=exactly(1.0),
     )
     made = Scenario(

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from escala.errors import InvalidInput
 from escala.federated.batteries import FULL_CHARGE_S
 from escala.federated.buffered import buffered_steps
-from escala.federated.events import NOTICED_S, rounds_of
+from escala.federated.cases import ONLY_MIDDLE
+from escala.federated.costs import federated
+from escala.federated.events import NOTICED_S, rounds_of, steps_of
 from escala.federated.fates import ATTEMPTS
 from escala.federated.fleet import fleet_of
 from escala.federated.phases import MESSAGE_OVERHEAD_BYTES, training_s, transfer_s
@@ -91,6 +93,33 @@ def test_without_spread_a_round_takes_what_the_formulas_say():
     assert first(given).round_s == pytest.approx(expected_s[0] + given.server.round_s, rel=1e-12)
 
 
+def test_an_assessment_gives_the_same_round_where_nothing_spreads():
+    # all alike, nobody lost, in two countries: with and without a deadline, some asked in vain, or everybody
+    for changes in ({"clients_per_round": 4}, {"clients_per_round": 3, "over_selection": 1.3}):
+        for deadline_s in (None, 300.0):
+            training = Training(rounds=exactly(10), round_deadline_s=deadline_s, **changes)
+            given = scenario(clients(5, country="ES"), clients(5, country="FR"), training=training)
+
+            assessed, simulated = federated(given, ONLY_MIDDLE), first(given)
+
+            assert simulated.round_s == pytest.approx(
+                assessed.round_s[0, 0] + given.server.round_s, rel=1e-12
+            )
+            assert len(simulated.cohort) == assessed.asked
+            assert len(simulated.returned) == assessed.counted[0, 0]
+
+
+def test_clients_share_the_link_of_the_server():
+    # 3 MB/s for three clients down and up: 1 MB/s each, where a client alone has 4 down
+    given = three()
+    narrow = replace(given.central, access=access(up_bytes_per_s=exactly(3e6), down_bytes_per_s=exactly(3e6)))
+
+    found = first(replace(given, central=narrow))
+
+    assert found.phase_s["down"] == pytest.approx(SENT / 1e6)
+    assert found.phase_s["up"] == pytest.approx(SENT / 1e6)
+
+
 def test_a_deadline_ends_the_round_and_the_late_count_nowhere():
     # 40 s to do everything with 30 s of training; the deadline is 80 s
     found = first(three(round_deadline_s=80.0))
@@ -115,6 +144,17 @@ def test_the_first_of_more_that_were_asked_count():
     assert found.cohort == (0, 1, 2)
     assert found.returned == (0, 1)
     assert found.round_s == pytest.approx(WHOLE_S + 30 + SERVER_S, rel=1e-12)
+
+
+def test_late_updates_count_in_the_round_in_which_they_come():
+    # rounds end at 80 + 1 s; the slowest is there at 100 s, in the second round, one round late
+    given = three(round_deadline_s=80.0, merges_late=True)
+
+    (one, _), (two, came) = list(steps_of(Population(given, fleet_of(given, 0)), 2))
+
+    assert (one.returned, one.lost) == ((0, 1), {"late": 1})
+    assert two.returned == (0, 1, 2)
+    assert [(each.client, each.staleness) for each in came] == [(0, 0), (1, 0), (2, 1)]
 
 
 def test_of_those_that_arrive_together_so_many_count_as_are_needed():

@@ -105,7 +105,8 @@ class _Course:
         clients = population.cohort(is_here, self._now_s, draw=self._draw, training=asked)
         if not clients.size:
             return False
-        ended = population.ask(clients, self._now_s, draw=self._draw)
+        at_once = population.training.clients_per_round
+        ended = population.ask(clients, self._now_s, draw=self._draw, at_once=at_once)
         population.asked(ended, self._now_s)
         self._is_away[clients] = True
         self._next.extend((ended, row) for row in range(len(clients)))

@@ -6,15 +6,30 @@ their end, as nobody stops them, and are busy until then.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
+import msgspec
 import numpy as np
 
-from escala.federated.buffered import NOTICED_S, buffered_steps
+from escala.federated.buffered import NOTICED_S, Arrival, buffered_steps
 from escala.federated.fates import REASONS, Fates
 from escala.federated.population import Population, hour_of
 from escala.federated.roundrecord import Round
 from escala.federated.training import Algorithm, Selection, Training
 from escala.model.columns import F64, Bool
+
+MOST_LATE: Final = 10
+"""Updates that are later than so many rounds are not merged; an assumption, that of runs on Flower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """An update that missed its round and is under way."""
+
+    client: int
+    round_: int
+    arrives_s: float
 
 
 def rounds_of(population: Population, count: int) -> Iterator[Round]:
@@ -22,14 +37,29 @@ def rounds_of(population: Population, count: int) -> Iterator[Round]:
 
     With FedBuff a round is a step of the server.
     """
+    return (record for record, _ in steps_of(population, count))
+
+
+def steps_of(population: Population, count: int) -> Iterator[tuple[Round, tuple[Arrival, ...]]]:
+    """Rounds with the updates that count in each; with `merges_late` those that come late count later."""
     if population.training.algorithm is Algorithm.FEDBUFF:
-        yield from (record for record, _ in buffered_steps(population, count))
+        yield from buffered_steps(population, count)
         return
-    now_s = 0.0
+    now_s, out = 0.0, list[Late]()
     for round_ in range(1, count + 1):
-        record = _round(population, round_, now_s)
+        record, missed = _round(population, round_, now_s)
         now_s = record.start_s + record.round_s
-        yield record
+        arrivals = [Arrival(client=client, staleness=0) for client in record.returned]
+        if population.training.merges_late:
+            due = [each for each in out if each.arrives_s <= now_s and round_ - each.round_ <= MOST_LATE]
+            out = [each for each in out if each.arrives_s > now_s] + missed
+            arrivals += [Arrival(client=each.client, staleness=round_ - each.round_) for each in due]
+            record = msgspec.structs.replace(
+                record,
+                returned=tuple(sorted(each.client for each in arrivals)),
+                metrics={"merged_late": float(len(due))},
+            )
+        yield record, tuple(arrivals)
 
 
 def counted_in_time(ended: Fates, training: Training) -> tuple[Bool, float]:
@@ -51,22 +81,23 @@ def counted_in_time(ended: Fates, training: Training) -> tuple[Bool, float]:
     return counted, min(ends_s)
 
 
-def _round(population: Population, round_: int, now_s: float) -> Round:
+def _round(population: Population, round_: int, now_s: float) -> tuple[Round, list[Late]]:
+    """One round, and the updates that missed it."""
     training, server = population.training, population.scenario.server
     now_s, is_here = population.opened(now_s, training.least_clients)
     clients = population.cohort(is_here, now_s, draw=round_)
-    ended = population.ask(clients, now_s, draw=round_)
+    ended = population.ask(clients, now_s, draw=round_, at_once=len(clients))
     counted, end_s = counted_in_time(ended, training)
     population.asked(ended, now_s)
     population.returned(round_, clients[counted], ended.end_s[counted])
     wait_s = np.maximum(end_s - ended.end_s, 0.0) * ended.has_returned
     round_s = end_s + server.round_s
     energy_j, carbon_kg = population.footprint.of(ended, wait_s, round_s, hour_of(now_s))
-    lost = lost_of(ended, counted, end_s)
+    in_time, lost = counted, lost_of(ended, counted, end_s)
     if counted.sum() < training.least_clients:
         lost["too-few"] = int(counted.sum())
         counted = np.zeros_like(counted)
-    return Round(
+    record = Round(
         round=round_,
         cohort=tuple(clients.tolist()),
         returned=tuple(clients[counted].tolist()),
@@ -79,6 +110,10 @@ def _round(population: Population, round_: int, now_s: float) -> Round:
         energy_j=energy_j,
         carbon_kg=carbon_kg,
     )
+    return record, [
+        Late(client=int(clients[row]), round_=round_, arrives_s=now_s + float(ended.end_s[row]))
+        for row in np.flatnonzero(ended.has_returned & ~in_time)
+    ]
 
 
 def lost_of(ended: Fates, counted: Bool, end_s: float) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from escala.federated.fleet import SERVER, Fleet
 from escala.federated.order import generator
-from escala.federated.phases import RADIO_W, training_s, transfer_s
+from escala.federated.phases import RADIO_W, shared_rate, training_s, transfer_s
 from escala.model.columns import F64, I64, Bool
 from escala.units import HOUR_S
 
@@ -32,6 +32,15 @@ class Payload:
 
     down_bytes: int
     up_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServerLink:
+    """What the server sends and receives in a second, and how many clients share it."""
+
+    down_bytes_per_s: float
+    up_bytes_per_s: float
+    clients: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +76,7 @@ def fates(
     fleet: Fleet,
     clients: I64,
     payload: Payload,
+    server: ServerLink,
     *,
     epochs: int,
     start_s: F64 | float,
@@ -80,8 +90,10 @@ def fates(
     """
     tries = {way: _attempts(draws[:, way], fleet.arrival_ratio[clients]) for way in (DOWN, UP)}
     latency_s = fleet.latency_s[clients]
-    one_down_s = transfer_s(payload.down_bytes, fleet.down_bytes_per_s[clients], latency_s)
-    one_up_s = transfer_s(payload.up_bytes, fleet.up_bytes_per_s[clients], latency_s)
+    down = shared_rate(fleet.down_bytes_per_s[clients], server.up_bytes_per_s, server.clients)
+    up = shared_rate(fleet.up_bytes_per_s[clients], server.down_bytes_per_s, server.clients)
+    one_down_s = transfer_s(payload.down_bytes, down, latency_s)
+    one_up_s = transfer_s(payload.up_bytes, up, latency_s)
     work_s = fleet.start_s[clients] + training_s(fleet.samples[clients], epochs, fleet.sample_s[clients])
     whole = np.stack(
         [np.minimum(tries[DOWN], ATTEMPTS) * one_down_s, work_s, np.minimum(tries[UP], ATTEMPTS) * one_up_s]

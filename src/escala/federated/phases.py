@@ -22,6 +22,11 @@ def transfer_s(sent_bytes: F64 | float, bytes_per_s: F64, latency_s: F64) -> F64
     return np.asarray(latency_s + sent_bytes / bytes_per_s)
 
 
+def shared_rate(own_bytes_per_s: F64, server_bytes_per_s: F64 | float, clients: int) -> F64:
+    """The rate of the client's link, or its part of the server's where that is less; all transfer at once."""
+    return np.minimum(own_bytes_per_s, server_bytes_per_s / max(clients, 1))
+
+
 def training_s(samples: I64 | F64, epochs: int, sample_s: F64) -> F64:
     """Samples * epochs * time of one training sample; a last batch that is not full takes its share."""
     return np.asarray(samples * epochs * sample_s)

@@ -10,7 +10,7 @@ import numpy as np
 from escala.errors import InvalidInput
 from escala.federated.batteries import Batteries
 from escala.federated.codecs import packed_bytes
-from escala.federated.fates import Fates, Payload, draws_of, fates
+from escala.federated.fates import Fates, Payload, ServerLink, draws_of, fates
 from escala.federated.fleet import HOURS, Fleet, no_history
 from escala.federated.footprint import Footprint
 from escala.federated.phases import MESSAGE_OVERHEAD_BYTES
@@ -70,13 +70,19 @@ class Population:
             hour=hour_of(now_s),
         )
 
-    def ask(self, clients: I64, now_s: float, *, draw: int) -> Fates:
-        """What becomes of a cohort that is asked now."""
+    def ask(self, clients: I64, now_s: float, *, draw: int, at_once: int) -> Fates:
+        """What becomes of a cohort that is asked now; so many clients share the server's link."""
+        link = self.scenario.central.access
         draws = draws_of(self.training.seed, draw, len(self.fleet))[clients]
         return fates(
             self.fleet,
             clients,
             self.payload,
+            ServerLink(
+                down_bytes_per_s=link.down_bytes_per_s.mid,
+                up_bytes_per_s=link.up_bytes_per_s.mid,
+                clients=at_once,
+            ),
             epochs=self.training.local_epochs,
             start_s=now_s,
             charge_j=self._charge_j[clients],

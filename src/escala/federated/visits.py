@@ -11,7 +11,7 @@ import numpy as np
 from escala.federated.cases import Cases, stacked
 from escala.federated.fates import ATTEMPTS, Payload
 from escala.federated.fleet import sample_seconds
-from escala.federated.phases import RADIO_W, moving_j, training_s, transfer_s, working_j
+from escala.federated.phases import RADIO_W, moving_j, shared_rate, training_s, transfer_s, working_j
 from escala.federated.population import payload_of
 from escala.federated.ranges import exactly
 from escala.federated.scenario import ClientClass, Learnt, Scenario, Target
@@ -139,13 +139,15 @@ def _one_transfer_s(
     """Seconds of a message down and up: at the client's rate, or at its part of the server's if less."""
     server, access = scenario.central.access, given.access
     asked = asked_clients(scenario.training)
-    down = np.minimum(
+    down = shared_rate(
         cases.shared(access.down_bytes_per_s, is_rate=True),
-        cases.shared(server.up_bytes_per_s, is_rate=True) / asked,
+        cases.shared(server.up_bytes_per_s, is_rate=True),
+        asked,
     )
-    up = np.minimum(
+    up = shared_rate(
         cases.shared(access.up_bytes_per_s, is_rate=True),
-        cases.shared(server.down_bytes_per_s, is_rate=True) / asked,
+        cases.shared(server.down_bytes_per_s, is_rate=True),
+        asked,
     )
     latency_s = np.array(access.latency_s)
     return transfer_s(payload.down_bytes, down, latency_s), transfer_s(payload.up_bytes, up, latency_s)
