@@ -4,7 +4,9 @@
     torchrun --standalone --nproc-per-node 2 benchmarks/throughput.py --mode fsdp
 
 All loops train the same decoder from the same seed on the same samples in the same mode, in one process
-group, in turns: a block of steps of one, then of the others, so that what else the machine does meets all.
+group, in turns: a block of steps of each, then of each in the opposite order, so that what else the machine
+does meets all, and each follows itself as often as another. All clip to the same norm and update by the same
+kernel of AdamW; FSDP wraps blocks, which reshard after forward, and the rest, which does not: its defaults.
 Seconds of a block hold all that goes on in it: reading samples, sinks, watchdog, agreeing to go on. The loop
 of escala is the session of `escala train` without evaluation, profiler and checkpoint. Accelerate takes part
 under DDP where it is installed. Rank 0 prints the rate of each loop in terms of the bare one beside it, the
@@ -47,7 +49,7 @@ from escala.training.steprecord import StepRecord
 
 SEED, RATE, WEIGHT_DECAY, BETAS, CLIP = 1, 1e-3, 0.1, (0.9, 0.95), 1.0
 WARM_BLOCKS = 2
-"""Blocks of each loop that are not counted."""
+"""Blocks of each loop that are not counted: the first turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,12 @@ class Work:
     def module(self) -> nn.Module:
         """The same weights in every loop."""
         return built(None, self.problem.workload.network, SEED)[0].to(self.device)
+
+    def adamw(self, module: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer of loops by hand: the kernel that escala takes."""
+        kernel = "fused" if self.device.type == "cuda" else "foreach"
+        given = {"lr": RATE, "betas": BETAS, "weight_decay": WEIGHT_DECAY, kernel: True}
+        return torch.optim.AdamW(module.parameters(), **given)
 
     def samples(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The samples of this rank: those that the session reads for the same step."""
@@ -92,10 +100,7 @@ class Bare:
         self.is_ddp = mode == "ddp"
         module = work.module()
         self.model = DistributedDataParallel(module) if self.is_ddp else _sharded(module)
-        kernel = "fused" if work.device.type == "cuda" else "foreach"
-        self.update = torch.optim.AdamW(
-            self.model.parameters(), lr=RATE, betas=BETAS, weight_decay=WEIGHT_DECAY, **{kernel: True}
-        )
+        self.update = work.adamw(self.model)
 
     def step(self) -> None:
         """One step of all ranks."""
@@ -134,8 +139,7 @@ class Accelerated:
             gradient_accumulation_steps=work.plan.micro_batches, cpu=work.device.type == "cpu"
         )
         module = work.module()
-        update = torch.optim.AdamW(module.parameters(), lr=RATE, betas=BETAS, weight_decay=WEIGHT_DECAY)
-        self.model, self.update = self.accelerator.prepare(module, update)
+        self.model, self.update = self.accelerator.prepare(module, work.adamw(module))
 
     def step(self) -> None:
         """One step of all ranks."""
@@ -157,7 +161,7 @@ class Accelerated:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """Told of each step of the session: after a block of them, every other loop has its own block."""
+    """Told of each step of the session: in a turn all loops have a block, then one in the opposite order."""
 
     block: int
     others: dict[str, Any]
@@ -169,23 +173,25 @@ class Turns:
     def __call__(self, record: StepRecord) -> None:
         """The end of a step of the session."""
         self.losses.append(record.loss)
-        if record.step % self.block == 0:
-            self._turn()
-
-    def _turn(self) -> None:
+        if record.step % self.block:
+            return
         self._add("escala", time.perf_counter() - self.began_s)
-        for name, loop in self.others.items():
-            dist.barrier()
-            began_s = time.perf_counter()
-            for _ in range(self.block):
-                loop.step()
-            self._add(name, time.perf_counter() - began_s)
-            losses = torch.tensor(loop.losses)
-            dist.all_reduce(losses)
-            mean = losses / dist.get_world_size()
-            self.apart[name] = float((mean - torch.tensor(self.losses)).abs().max())
+        if record.step // self.block % 2:
+            for name in (*self.others, *reversed(self.others)):
+                self._other(name, self.others[name])
         dist.barrier()
         self.began_s = time.perf_counter()
+
+    def _other(self, name: str, loop: Any) -> None:
+        dist.barrier()
+        began_s = time.perf_counter()
+        for _ in range(self.block):
+            loop.step()
+        self._add(name, time.perf_counter() - began_s)
+        losses = torch.tensor(loop.losses[: len(self.losses)])
+        dist.all_reduce(losses)
+        own = torch.tensor(self.losses[: len(losses)])
+        self.apart[name] = float((losses / dist.get_world_size() - own).abs().max())
 
     def _add(self, name: str, seconds: float) -> None:
         self.seconds.setdefault(name, []).append(seconds)
@@ -229,7 +235,7 @@ def race(given: argparse.Namespace, device: torch.device, folder: Path) -> Turns
                 turns.others["accelerate"] = Accelerated(work)
 
     choices = Choices(
-        steps=given.block * (given.blocks + WARM_BLOCKS),
+        steps=given.block * (2 * given.turns + WARM_BLOCKS),
         data="synthetic",
         seed=SEED,
         rate=Rate(highest=RATE, decay=Decay.CONSTANT),
@@ -264,15 +270,15 @@ def main() -> None:
     parser.add_argument("--seq", type=int, default=128)
     parser.add_argument("--micro-batch", type=int, default=4)
     parser.add_argument("--micro-batches", type=int, default=2)
-    parser.add_argument("--block", type=int, default=5, help="steps of a turn")
-    parser.add_argument("--blocks", type=int, default=20, help="turns of each loop that count")
+    parser.add_argument("--block", type=int, default=5, help="steps of a block")
+    parser.add_argument("--turns", type=int, default=10, help="turns that count: two blocks of each loop")
     given = parser.parse_args()
     is_cuda, rank = torch.cuda.is_available(), int(os.environ.get("RANK", "0"))
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if is_cuda else torch.device("cpu")
     with tempfile.TemporaryDirectory() as folder:
         turns = race(given, device, Path(folder))
     if rank == 0:
-        print(f"{given.mode}, {given.network}, {given.blocks} blocks of {given.block} steps\n")
+        print(f"{given.mode}, {given.network}, {2 * given.turns} blocks of {given.block} steps\n")
         print(table(turns, given.block))
 
 

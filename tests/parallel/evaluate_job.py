@@ -1,10 +1,12 @@
-"""Evaluations between steps: afterwards every rank holds its shards again, as optimizers do."""
+"""Evaluations between steps: afterwards every rank holds its shards again, as optimizers do. And gathers."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import torch
 from forked import on_ranks
+from torch.distributed.tensor.debug import CommDebugMode
 
 from escala.model.plan import Plan, Precision, Schedule
 from escala.parallel.mesh import DATA, mesh_of
@@ -42,5 +44,23 @@ def held(rank: int) -> dict[str, Any]:
     return found
 
 
+def gathers(rank: int) -> dict[str, int]:
+    """How often a step of two micro-batches gathers weights, under the plans of FSDP."""
+    found = {}
+    for name in ("kept", "resharded"):
+        plan = replace(PLANS[name], micro_batches=2)
+        parallel = parallelize(model("llama"), plan, mesh_of(plan, torch.device("cpu")))
+        step = Step(parallel, optimizer_of(parallel, rate=1e-3), clip_norm=1.0)
+        with CommDebugMode() as seen:
+            step(batch("llama", 8, 0, False).rows(4 * rank, 4))
+        found[name] = seen.get_comm_counts()[torch.ops.c10d._allgather_base_]
+    return found
+
+
+def both(rank: int) -> dict[str, Any]:
+    """What a rank tells."""
+    return {"lost": held(rank), "gathers": gathers(rank)}
+
+
 if __name__ == "__main__":
-    print(json.dumps(on_ranks(2, held)))
+    print(json.dumps(on_ranks(2, both)))

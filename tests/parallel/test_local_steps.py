@@ -78,3 +78,13 @@ def test_fragments_meet_in_turn_each_once_in_the_local_steps():
     due = [[place for place in range(3) if steps._is_due(place, done)] for done in range(1, 13)]
 
     assert due == [[], [0], [], [1], [], [2], [], [0], [], [1], [], [2]]
+
+
+def test_replicas_that_have_settled_do_not_meet_again_in_the_same_step():
+    steps = LocalSteps.__new__(LocalSteps)
+    steps.steps, steps.fragments, steps.settled = 4, [Fragment(weights=[])], 0
+    steps._meet = lambda part: 8
+
+    sent = [steps.settle(3), steps.settle(3), steps.settle(4), steps.settle(5)]
+
+    assert sent == [8, 0, 0, 8]  # in the fourth step they meet anyway

@@ -35,17 +35,21 @@ def split(batch: Batch, micro_batches: int) -> tuple[Batch, ...]:
 def learn(
     parallel: Parallel,
     micro_batches: Sequence[Batch],
-    scale: torch.Tensor,
+    scale: Callable[[], torch.Tensor],
     after_first: Callable[[], None] = lambda: None,
 ) -> torch.Tensor:
-    """Add the gradients of all micro-batches; loss sum * scale of this rank, 0 where it is not computed."""
+    """Add the gradients of all micro-batches; loss sum * scale of this rank, 0 where it is not computed.
+
+    The scale is asked for after a forward pass, which hides how long it takes to be known.
+    """
     total = torch.zeros((), device=parallel.mesh.device)
     with autocast(parallel):
         if parallel.pipeline is not None:
-            return total + sum(parallel.pipeline.run(micro_batches, scale))
+            return total + sum(parallel.pipeline.run(micro_batches, scale()))
         for place, batch in enumerate(micro_batches):
             with synchronised(parallel.called[0], parallel.plan, place == len(micro_batches) - 1):
-                loss = loss_sum(answer(parallel.called[0], batch, parallel.parts), batch.targets) * scale
+                loss = loss_sum(answer(parallel.called[0], batch, parallel.parts), batch.targets)
+                loss = loss * scale()
                 loss.backward()
             total += loss.detach()
             if place == 0:

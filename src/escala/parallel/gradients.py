@@ -31,11 +31,11 @@ class Held:
         total = torch.zeros((), dtype=torch.float64, device=device)
         if not self.parts:
             return total
-        norms = torch.stack(
-            [each.to(device) for each in torch._foreach_norm(self.parts, dtype=torch.float32)]
-        )
-        shares = torch.tensor(self.copies, dtype=torch.float64, device=device).reciprocal()
-        return total + (norms.double().square() * shares).sum()
+        norms = torch._foreach_norm(self.parts, dtype=torch.float32)
+        for copies in set(self.copies):  # few: numbers that are sent to a device wait for its queue
+            same = [each.to(device) for each, own in zip(norms, self.copies, strict=True) if own == copies]
+            total += torch.stack(same).double().square().sum() / copies
+        return total
 
     def scale(self, factor: torch.Tensor) -> None:
         """Multiply in place."""

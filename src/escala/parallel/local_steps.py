@@ -45,6 +45,7 @@ class LocalSteps:
                 f"{outer.fragments} fragments cannot meet in turn in {steps} local steps; choose 1 to {steps}"
             )
         self.outer, self.steps, self.wire = outer, steps, mesh.plan.local_wire
+        self.settled = 0
         self.group = mesh.ranks.get_group(REPLICATE)
         named = [pair for chunk in chunks for pair in chunk.named_parameters() if pair[1].requires_grad]
         self.kept = Momenta(named)
@@ -56,7 +57,13 @@ class LocalSteps:
         return sum(self._meet(each) for place, each in enumerate(self.fragments) if self._is_due(place, done))
 
     def settle(self, done: int) -> int:
-        """After the step: also those meet whose time has not come, so that all replicas hold the same."""
+        """After the step: also those meet whose time has not come, so that all replicas hold the same.
+
+        Once a step: replicas that hold the same have nothing to tell, but their momentum would go on.
+        """
+        if done == self.settled:
+            return 0
+        self.settled = done
         late = [each for place, each in enumerate(self.fragments) if not self._is_due(place, done)]
         return sum(self._meet(each) for each in late)
 

@@ -6,6 +6,7 @@ axes lie on the machine is the plan's placement; the mesh keeps this order whate
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Final
 
 import torch
@@ -34,8 +35,10 @@ class Mesh:
 
     def axis(self, *names: str) -> DeviceMesh:
         """The ranks that differ from this one along the named axes only, in one dimension."""
-        part = self.ranks[names]
-        return part if len(names) == 1 else part._flatten("_".join(names))
+        if names not in self._axes:  # cutting a mesh takes longer than many a message
+            part = self.ranks[names]
+            self._axes[names] = part if len(names) == 1 else part._flatten("_".join(names))
+        return self._axes[names]
 
     def group(self, *names: str) -> dist.ProcessGroup:
         """The process group of the ranks along the named axes."""
@@ -43,16 +46,14 @@ class Mesh:
 
     def size(self, *names: str) -> int:
         """Ranks along the named axes together."""
-        result = 1
-        for name in names:
-            result *= self.ranks[name].size()
-        return result
+        return prod(self.ranks.size(ORDER.index(name)) for name in names)
 
     def place(self, *names: str) -> int:
         """This rank's number along the named axes, counted like digits."""
-        result = 0
+        own, result = self.ranks.get_coordinate(), 0
+        assert own is not None
         for name in names:
-            result = result * self.ranks[name].size() + self.ranks.get_local_rank(name)
+            result = result * self.size(name) + own[ORDER.index(name)]
         return result
 
     @property
@@ -64,6 +65,11 @@ class Mesh:
     def team(self) -> tuple[str, ...]:
         """Axes of all ranks that make a step together."""
         return (PIPELINE, *self.together, TENSOR)
+
+    @cached_property
+    def _axes(self) -> dict[tuple[str, ...], DeviceMesh]:
+        """What `axis` has cut so far."""
+        return {}
 
     @cached_property
     def sharding(self) -> DeviceMesh:

@@ -59,16 +59,17 @@ def _wrap(chunk: nn.Module, parts: Parts, mesh: Mesh) -> None:
         for experts in _experts(block, mesh):
             assert mesh.experts is not None
             copies = mesh.experts[COPIES]
-            _apply(experts, copies, mesh.plan)
+            _apply(experts, copies, mesh.plan, reshards=mesh.plan.reshard)
             # What the tokens of all ranks gave to an expert is averaged like every other gradient.
             experts.set_gradient_divide_factor(float(mesh.size(*mesh.together)))
             # Gloo cannot multiply while it adds; where nothing is scattered, torch would divide twice.
             experts.set_force_sum_reduction_for_comms(mesh.plan.zero >= 2 and copies.size() > 1)
-        _apply(block, ranks, mesh.plan)
-    _apply(chunk, ranks, mesh.plan)
+        _apply(block, ranks, mesh.plan, reshards=mesh.plan.reshard)
+    # Backward begins with what forward ends with: what is left would be gathered again at once.
+    _apply(chunk, ranks, mesh.plan, reshards=False)
 
 
-def _apply(module: nn.Module, ranks: DeviceMesh, plan: Plan) -> None:
+def _apply(module: nn.Module, ranks: DeviceMesh, plan: Plan, *, reshards: bool) -> None:
     kind = AUTOCAST.get(plan.precision)
     precision = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=None if kind is None else torch.float32)
     if plan.zero < 2:
@@ -80,7 +81,7 @@ def _apply(module: nn.Module, ranks: DeviceMesh, plan: Plan) -> None:
         module,
         mesh=ranks,
         # A pipeline runs many micro-batches forward before the first backward: weights stay gathered.
-        reshard_after_forward=plan.reshard and plan.pp == 1,
+        reshard_after_forward=reshards and plan.pp == 1,
         mp_policy=precision,
         offload_policy=_offload(plan, ranks.device_type),
     )

@@ -6,6 +6,7 @@ every layout. Reads no clock and no file; the learning rate of each step is the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import torch
@@ -19,7 +20,7 @@ from escala.parallel.batch import Batch
 from escala.parallel.context import local_part
 from escala.parallel.gradients import Held, held
 from escala.parallel.loss import answer, loss_sum, target_count
-from escala.parallel.mesh import TENSOR
+from escala.parallel.mesh import PIPELINE, TENSOR
 from escala.parallel.parallelize import Parallel
 from escala.parallel.partnorms import part_norms
 from escala.parallel.scaler import Scaler
@@ -60,6 +61,7 @@ class Step:
         watches_parts: bool = False,
     ) -> None:
         self.parallel, self.optimizer, self.clip_norm = parallel, optimizer, clip_norm
+        self.parameters = parallel.parameters()
         self.scaler = Scaler() if parallel.plan.precision is Precision.FP16 else None
         self.parts = part_norms(parallel) if watches_parts else None
         for group in optimizer.param_groups:
@@ -72,18 +74,18 @@ class Step:
         """
         plan, mesh = self.parallel.plan, self.parallel.mesh
         micro_batches = split(local_part(batch, mesh), plan.micro_batches)
-        targets = total_targets(self.parallel, micro_batches)
+        count = Count(self.parallel, micro_batches)
         raised = self.scaler.factor if self.scaler else 1.0
         # times the ranks, since what they hold of a gradient is averaged over them
         whole = mesh.size(*mesh.together) * raised
-        loss = learn(self.parallel, micro_batches, whole / targets, self._watch_first)
-        gradients = held(self.parallel.parameters(), mesh)
+        loss = learn(self.parallel, micro_batches, lambda: whole / count.targets, self._watch_first)
+        gradients = held(self.parameters, mesh)
         loss, norm, part, wishes = self._over_ranks(loss / whole, gradients, wish)
         is_skipped = self.scaler is not None and self.scaler.learn(norm.item())
         if not is_skipped:
             self._update(gradients, norm / raised, raised, rate)
         self.optimizer.zero_grad()
-        numbers = [loss, norm / raised, targets.double(), part / raised**2, wishes]
+        numbers = [loss, norm / raised, count.targets.double(), part / raised**2, wishes]
         return self._outcome(numbers, is_skipped=is_skipped)
 
     def _over_ranks(
@@ -123,22 +125,34 @@ class Step:
     def _watch_first(self) -> None:
         """On one rank the first micro-batch's gradient is a part; elsewhere parts are seen on their way."""
         if self.parts is not None and self.parts.measured == 1:
-            for part in held(self.parallel.parameters(), self.parallel.mesh).parts:
+            for part in held(self.parameters, self.parallel.mesh).parts:
                 self.parts.add(part)
 
 
-def total_targets(parallel: Parallel, micro_batches: Sequence[Batch]) -> torch.Tensor:
-    """Targets of all ranks; one where there is none, so that nothing is divided by zero."""
-    count = torch.stack([target_count(each.targets) for each in micro_batches]).sum()
-    dist.all_reduce(count, group=parallel.mesh.group(*parallel.mesh.together))
-    return count.clamp(min=1)
+class Count:
+    """Targets of all ranks, added up while a forward pass runs; one where there is none."""
+
+    def __init__(self, parallel: Parallel, micro_batches: Sequence[Batch]) -> None:
+        self._count = own_targets(micro_batches)
+        group = parallel.mesh.group(*parallel.mesh.together)
+        self._work = dist.all_reduce(self._count, group=group, async_op=True)
+
+    @cached_property
+    def targets(self) -> torch.Tensor:
+        """The number, at least one, so that nothing is divided by zero; waits for it."""
+        self._work.wait()
+        return self._count.clamp(min=1)
+
+
+def own_targets(micro_batches: Sequence[Batch]) -> torch.Tensor:
+    """Targets of this rank."""
+    return torch.stack([target_count(each.targets) for each in micro_batches]).sum()
 
 
 def evaluate(parallel: Parallel, batch: Batch) -> float:
     """Mean loss of samples of all ranks without learning from them."""
     mesh = parallel.mesh
     micro_batches = split(local_part(batch, mesh), parallel.plan.micro_batches)
-    targets = total_targets(parallel, micro_batches)
     with torch.no_grad(), autocast(parallel):
         if parallel.pipeline is not None:
             losses = parallel.pipeline.evaluate(micro_batches)
@@ -148,9 +162,11 @@ def evaluate(parallel: Parallel, batch: Batch) -> float:
                 for each in micro_batches
             ]
     reshard(parallel.chunks)
-    total = torch.zeros((), dtype=torch.float64, device=mesh.device) + sum(losses)
-    dist.all_reduce(total, group=mesh.group(*mesh.team))
-    return (total / mesh.size(TENSOR) / targets).item()
+    loss = torch.zeros((), dtype=torch.float64, device=mesh.device) + sum(losses)
+    # each target is counted by all tensor ranks and stages, each loss by all tensor ranks of the last stage
+    totals = torch.stack([loss * mesh.size(PIPELINE), own_targets(micro_batches).double()])
+    dist.all_reduce(totals, group=mesh.group(*mesh.team))
+    return (totals[0] / totals[1].clamp(min=1)).item()
 
 
 def reshard(chunks: Sequence[nn.Module]) -> None:

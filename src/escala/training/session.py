@@ -142,6 +142,8 @@ class _Session:
         is_due = (every and record.step % every == 0) or record.step == self.ready.job.choices.steps
         if held_out is None or not is_due:
             return record
+        if record.step == self.ready.job.choices.steps:
+            self._settle(record.step)  # what a run comes to is what all replicas hold
         size = self.ready.job.global_batch
         count = max(min(len(held_out) // size, EVALUATED), 1)
         losses = [self._held_out_loss(number * size) for number in range(count)]
