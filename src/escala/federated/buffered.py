@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from escala.errors import InvalidInput
-from escala.federated.fates import REASONS, Fates
+from escala.federated.fates import REASONS, Fates, mean_phases
 from escala.federated.population import LONGEST_WAIT_S, Population, hour_of
 from escala.federated.roundrecord import Round
 from escala.federated.training import Training
@@ -139,6 +139,7 @@ class _Course:
         round_s = self._now_s - start_s
         footprint = self._population.footprint
         energy_j, carbon_kg = footprint.of(ended, np.zeros(len(over)), round_s, hour_of(start_s))
+        is_counted = np.array([_fault(each, self._population.training) is None for each in over])
         stale = [each.staleness for each in arrivals]
         return Round(
             round=step,
@@ -149,6 +150,7 @@ class _Course:
             up_bytes=int(ended.up_bytes.sum()),
             start_s=start_s,
             round_s=round_s,
+            phase_s=mean_phases(ended, is_counted),
             energy_j=energy_j,
             carbon_kg=carbon_kg,
             metrics={"staleness": float(np.mean(stale)), "staleness_most": float(max(stale))},

@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 
 from escala.federated.buffered import NOTICED_S, Arrival, buffered_steps
-from escala.federated.fates import REASONS, Fates
+from escala.federated.fates import REASONS, Fates, mean, mean_phases
 from escala.federated.population import Population, hour_of
 from escala.federated.roundrecord import Round
 from escala.federated.training import Algorithm, Selection, Training
-from escala.model.columns import F64, Bool
+from escala.model.columns import Bool
 
 MOST_LATE: Final = 10
 """Updates that are later than so many rounds are not merged; an assumption, that of runs on Flower."""
@@ -106,7 +106,7 @@ def _round(population: Population, round_: int, now_s: float) -> tuple[Round, li
         up_bytes=int(ended.up_bytes.sum()),
         start_s=now_s,
         round_s=round_s,
-        phase_s=mean_phases(ended, counted) | {"wait": _mean(wait_s[counted]), "server": server.round_s},
+        phase_s=mean_phases(ended, counted) | {"wait": mean(wait_s[counted]), "server": server.round_s},
         energy_j=energy_j,
         carbon_kg=carbon_kg,
     )
@@ -121,16 +121,3 @@ def lost_of(ended: Fates, counted: Bool, end_s: float) -> dict[str, int]:
     is_late = ~counted & (ended.has_returned | (ended.end_s > end_s))
     reasons = np.bincount(ended.reason[~counted & ~is_late], minlength=len(REASONS))
     return {"late": int(is_late.sum())} | dict(zip(REASONS, reasons.tolist(), strict=True))
-
-
-def mean_phases(ended: Fates, counted: Bool) -> dict[str, float]:
-    """Mean seconds of those that count, by phase."""
-    return {
-        "down": _mean(ended.down_s[counted]),
-        "compute": _mean(ended.work_s[counted]),
-        "up": _mean(ended.up_s[counted]),
-    }
-
-
-def _mean(column: F64) -> float:
-    return float(column.mean()) if column.size else 0.0

@@ -67,6 +67,20 @@ class Fates:
         return self.reason == KEPT
 
 
+def mean_phases(ended: Fates, counted: Bool) -> dict[str, float]:
+    """Mean seconds of those that count, by phase."""
+    return {
+        "down": mean(ended.down_s[counted]),
+        "compute": mean(ended.work_s[counted]),
+        "up": mean(ended.up_s[counted]),
+    }
+
+
+def mean(column: F64) -> float:
+    """The mean; 0 of nothing."""
+    return float(column.mean()) if column.size else 0.0
+
+
 def draws_of(seed: int, round_: int, clients: int) -> F64:
     """Four numbers from 0 to 1 for each client of the fleet, whoever is asked. Shape (n, 4)."""
     return generator(seed, SERVER, FATES, round_).random((clients, DRAWS))

@@ -130,6 +130,7 @@ def _notes(scenario: Scenario) -> Iterator[str]:
             f"batteries are full at first, fill in {FULL_CHARGE_S / HOUR_S:.0f} h outside the hours of their"
             " clients, and under a fifth their clients do not take part (assumed)"
         )
+    yield "devices are drawn once, so time has no range here: another seed draws others"
     yield "the clock begins at 0:00 UTC; clients that are late go on to their end, and their energy counts"
     if scenario.server_country is None and scenario.central.country is None:
         yield "carbon is unknown: neither server nor central alternative has a country"

@@ -113,7 +113,8 @@ def ranged(given: Triple, show: Callable[[float], str]) -> str:
 def phase_row(given: Simulated, phase: str) -> tuple[str, ...]:
     """A phase: seconds of an update that counts, energy of everyone asked, its range, its share."""
     low, mid, high = given.energy_j[phase]
-    took = UNKNOWN if phase not in given.phase_s else seconds(given.phase_s[phase])
+    took_s = given.phase_s.get(phase)
+    took = UNKNOWN if took_s is None else seconds(took_s) if took_s else "0 s"
     return PHASES[phase], took, energy(mid), span(low, high, energy), percent(given.energy_shares[phase])
 
 
