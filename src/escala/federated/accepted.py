@@ -22,8 +22,8 @@ UNREADABLE: Final = (ValueError, TypeError, EOFError, OSError, KeyError, MemoryE
 # reasons, as rounds and the ledger name them
 ERROR, GONE, SILENT, LATE = "error", "gone", "silent", "late"
 TOO_LARGE, WRONG_SHAPE, NOT_FINITE, WRONG_COUNT = "too-large", "wrong-shape", "not-finite", "wrong-count"
-GONE_CODES: Final = (3, 4, 5)
-"""Flower's codes for messages, replies and nodes that are not available any more."""
+GONE_CODES: Final = (3, 4, 5, 8)
+"""Flower's codes for messages, replies and nodes that are not available any more, and for dead processes."""
 
 
 def fault_of(reply: Message, sent_bytes: int) -> str | None:

@@ -1,7 +1,7 @@
 """Rounds of a Flower strategy over a Grid by our rules: cohort, deadline, which replies count, who is lost.
 
-The same over the Grid in this process and over a SuperLink. A round with too few replies is repeated without
-those that failed; after `ATTEMPTS` the run ends and says what became of each client. Knows no process.
+The same over the Grid in this process and over a SuperLink. A round with too few replies is repeated with
+others, where there are enough; after `ATTEMPTS` the run ends and says what became of each client.
 """
 
 import math
@@ -112,7 +112,7 @@ class Rounds:
         return record
 
     def _enough(self, round_: int) -> Gathered:
-        """Replies of a cohort, asked again without those that failed until there are enough."""
+        """Replies of a cohort, asked again until there are enough: others, where there are enough others."""
         least, failed = self._training.least_clients, dict[int, str]()
         for _ in range(ATTEMPTS):
             gathered = self._buffered(round_) if self._is_buffered else self._cohort(round_, failed)
@@ -155,7 +155,9 @@ class Rounds:
         """One cohort until enough of it returned, all answered, or the deadline came."""
         gathered = Gathered()
         here = self._nodes.wait_for(max(self._training.least_clients, 1), ONLINE_S)
-        here[list(failed)] = False
+        others = here.copy()
+        others[list(failed)] = False
+        here = others if others.sum() >= self._training.least_clients else here
         chosen = self._chosen(self._training, here, round_)
         self._ask(gathered, chosen, round_, turn=round_)
         wanted = self._wanted(len(chosen))

@@ -35,6 +35,7 @@ from escala.federated.strategy import strategy_of
 from escala.federated.supervisor import Program, Supervisor, last_words
 
 SUPERLINK: Final = "superlink"
+WORKER: Final = "worker-"
 UP_S: Final = 120.0
 STEP_S: Final = 0.25
 LOOK_S: Final = 1.0
@@ -131,7 +132,7 @@ class Running:
             public = self.federation.key(node).with_suffix(".pub").read_bytes()
             self._ids[_node(node)] = self._control.register(public, f"client-{node}")
             self._start(_node(node), supernode_command(self.federation, node))
-            self._start(f"worker-{node}", worker_command(self.federation, node))
+            self._start(f"{WORKER}{node}", worker_command(self.federation, node))
 
     def stop(self) -> None:
         """End everything."""
@@ -161,7 +162,12 @@ class Running:
             self._tell(f"{name} ended and was started again", float("nan"))
 
     def _sign_off(self, name: str) -> None:
-        """A node that ended is signed off, so that it may come back at once."""
+        """A node that ended is signed off, so that it may come back at once; without its worker it ends too.
+
+        Its work would be missed only after half a minute; a node that begins anew is sent it again.
+        """
+        if name.startswith(WORKER):
+            self.supervisor.kill(_node(int(name.removeprefix(WORKER))))
         if name in self._ids:
             key = self.federation.key(int(name.rpartition("-")[2])).read_bytes()
             sign_off(self.federation.address, self.federation.authority, key, self._ids[name])
