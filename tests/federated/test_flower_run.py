@@ -101,7 +101,7 @@ def test_a_run_in_which_everything_is_killed_ends_as_an_undisturbed_one(tmp_path
     make_folder(settings, 2)
     federation = federation_of(settings, 2)
     write_connection(federation)
-    victims = ["node-1", "worker-0", "server", "superlink"]
+    victims = ["node-1", "worker-0", "rounds", "superlink"]
 
     with started(federation, said) as running:
 
@@ -111,7 +111,7 @@ def test_a_run_in_which_everything_is_killed_ends_as_an_undisturbed_one(tmp_path
                 name = victims.pop(0)
                 pid = (
                     int((federation.folder / PID).read_text())
-                    if name == "server"
+                    if name == "rounds"
                     else running.supervisor.pid(name)
                 )
                 said(f"killing {name}", 0)

@@ -4,6 +4,7 @@ Private keys are readable by their owner only. Written for one federation; knows
 """
 
 import ipaddress
+import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,14 +17,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_DAYS: Final = 365
 HERE: Final = ("127.0.0.1", "::1", "localhost")
-AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
+AUTHORITY, CERTIFICATE, KEY, SECRET = "ca.crt", "server.pem", "server.key", "server.secret"
+SECRET_BYTES: Final = 32
 PRIVATE: Final = 0o600
 CLOCKS_APART: Final = timedelta(days=1)
 """Clocks of hosts may differ; a certificate is valid from so long ago."""
 
 
 def make_certificates(folder: Path, hosts: Sequence[str] = ()) -> None:
-    """An authority and the certificate of a server that is reached under these names; once a folder."""
+    """An authority; certificate and secret of a server that is reached under these names; once a folder."""
     if (folder / CERTIFICATE).exists():
         return
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -32,6 +34,7 @@ def make_certificates(folder: Path, hosts: Sequence[str] = ()) -> None:
     names = [_name(each) for each in dict.fromkeys((*hosts, *HERE))]
     server = _signed("SuperLink", key, "escala federation", authority_key, names)
     _write(folder / KEY, _pem(key))
+    _write(folder / SECRET, secrets.token_hex(SECRET_BYTES).encode())
     (folder / AUTHORITY).write_bytes(authority.public_bytes(serialization.Encoding.PEM))
     (folder / CERTIFICATE).write_bytes(server.public_bytes(serialization.Encoding.PEM))
 

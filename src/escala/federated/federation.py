@@ -12,7 +12,7 @@ from typing import Final
 from escala import __version__
 from escala.errors import InvalidInput
 from escala.federated.appsettings import FILE, AppSettings, read_settings, write_settings
-from escala.federated.credentials import AUTHORITY, CERTIFICATE, KEY, make_certificates, make_node_key
+from escala.federated.credentials import AUTHORITY, CERTIFICATE, KEY, SECRET, make_certificates, make_node_key
 from escala.federated.flower import command
 from escala.federated.flowerversion import MINOR
 from escala.federated.scenario import Scenario
@@ -24,7 +24,6 @@ PORT: Final = 8000
 NODE_PORT: Final = 8094
 CONNECTION: Final = "escala"
 LOCAL: Final = "127.0.0.1"
-TASK_POLL_S: Final = "0.05"
 QUIET: Final = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 PROJECT: Final = """[project]
 name = "escala-federated"
@@ -75,7 +74,6 @@ class Federation:
             **QUIET,
             "FLWR_HOME": str(self.folder / HOME),
             "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", ""))),
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": TASK_POLL_S,
             "PYTHONPATH": os.pathsep.join(each for each in (*_ours(), os.environ.get("PYTHONPATH")) if each),
         }
 
@@ -153,7 +151,7 @@ def write_connection(federation: Federation) -> None:
 
 
 def superlink_command(federation: Federation, host: str = LOCAL) -> list[str]:
-    """The server: TLS, and only nodes whose keys it was told."""
+    """The server: TLS, only nodes whose keys it was told; leaves the work to `server_command`."""
     credentials = federation.folder / CREDENTIALS
     return [
         command("flower-superlink"),
@@ -162,8 +160,18 @@ def superlink_command(federation: Federation, host: str = LOCAL) -> list[str]:
         *("--ssl-certfile", str(credentials / CERTIFICATE)),
         *("--ssl-keyfile", str(credentials / KEY)),
         *("--database", str(federation.folder / HOME / "state.db")),
+        *("--isolation", "process", "--superexec-auth-secret-file", str(credentials / SECRET)),
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
+    ]
+
+
+def server_command(federation: Federation) -> list[str]:
+    """The process that does the SuperLink's work: the rounds."""
+    return [
+        sys.executable,
+        *("-m", "escala.federated.warm", "server", federation.address),
+        *(str(federation.app / PACKAGE), str(federation.folder / CREDENTIALS)),
     ]
 
 
@@ -189,7 +197,7 @@ def worker_command(federation: Federation, node: int) -> list[str]:
     """The process that does a node's work."""
     return [
         sys.executable,
-        *("-m", "escala.federated.warm", federation.node_addresses[node]),
+        *("-m", "escala.federated.warm", "client", federation.node_addresses[node]),
         str(federation.app / PACKAGE),
     ]
 
@@ -202,7 +210,8 @@ def instructions(federation: Federation, hosts: Sequence[str]) -> list[tuple[str
         f"flwr supernode register {folder}/{CREDENTIALS}/node-{node}.pub {CONNECTION} --name client-{node}"
         for node in range(len(federation.node_addresses))
     ]
-    told = [(server, [home, _anywhere(superlink_command(federation, "0.0.0.0")), *register])]
+    begun = [_anywhere(superlink_command(federation, "0.0.0.0")), _anywhere(server_command(federation))]
+    told = [(server, [home, *begun, *register])]
     for node in range(len(federation.node_addresses)):
         host = hosts[1 + node % (len(hosts) - 1)]
         copied = f"{folder}/{APP} {folder}/{CREDENTIALS}/{AUTHORITY} {folder}/{CREDENTIALS}/node-{node}"

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,8 +79,18 @@ SUPERLINK: Final = 1
 TRAIN, EVALUATE, QUERY = "train", "evaluate", "query"
 RAISED: Final = 2
 """What Flower's client process answers with when the app raised (ErrorCode.CLIENT_APP_RAISED_EXCEPTION)."""
+ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
+"""What a shared secret protects: taking work."""
 LOST: Final = 5
 """What a SuperLink answers with for a node that went away (ErrorCode.NODE_UNAVAILABLE)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a process needs to do a SuperLink's work: the certificate that proves it, and a shared secret."""
+
+    authority: bytes
+    secret: bytes
 
 
 def arrays_of(record: ArrayRecord) -> Arrays:
@@ -247,34 +258,58 @@ def sign_off(address: str, authority: bytes, private_key: bytes, node: int) -> N
         client.DeactivateNode(DeactivateNodeRequest(node_id=node))
 
 
-def client_tasks(address: str, pause_s: float) -> Iterator[str | None]:
-    """Tokens of work for a ClientApp that a SuperNode offers at its own address; none when it has none."""
+def tasks(kind: str, address: str, pause_s: float, access: "Access | None" = None) -> Iterator[str | None]:
+    """Tokens of `client` work of a node or `server` work of a SuperLink; nothing when there is none."""
     import httpx
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
-    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor, SuperExecAuthHttpInterceptor
     from flwr.supercore.runtime import RuntimeHttpClient
 
+    proofs = [
+        SuperExecAuthHttpInterceptor(master_secret=each, protected_methods=ACQUIRE)
+        for each in ((access.secret,) if access else ())
+    ]
     client = RuntimeHttpClient.from_server_address(
         server_address=address,
-        insecure=True,
-        root_certificates=None,
-        interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
+        insecure=access is None,
+        root_certificates=access.authority if access else None,
+        interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec"), *proofs],
     )
+    wanted = {"client": TaskType.CLIENT_APP, "server": TaskType.SERVER_APP}[kind]
     while True:
         try:
-            found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+            found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[wanted]))
             yield found.token if found.HasField("task") and found.token else None
         except httpx.HTTPError:
             yield None
         time.sleep(pause_s)
 
 
-def run_task(address: str, token: str, parent: int) -> None:
+def run_client_task(address: str, token: str, parent: int) -> None:
     """Do one piece of work for a SuperNode as Flower's own `flwr-clientapp` does; ends the process."""
     from flwr.supernode.runtime.run_clientapp import run_clientapp
 
     run_clientapp(runtime_api_address=address, token=token, insecure=True, parent_pid=parent)
+
+
+def run_server_task(address: str, token: str, parent: int, access: "Access") -> None:
+    """Do a run for a SuperLink as Flower's own `flwr-serverapp` does; ends the process."""
+    from queue import Queue
+
+    from flwr.supercore.logger import mirror_output_to_queue
+    from flwr.superlink.runtime import run_serverapp
+
+    log: Queue[str | None] = Queue()
+    mirror_output_to_queue(log)
+    run_serverapp(
+        runtime_api_address=address,
+        log_queue=log,
+        token=token,
+        insecure=False,
+        certificates=access.authority,
+        parent_pid=parent,
+    )
 
 
 def secure_parts() -> Any:

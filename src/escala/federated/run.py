@@ -21,6 +21,7 @@ from escala.federated.federation import (
     LOCAL,
     Federation,
     make_folder,
+    server_command,
     superlink_command,
     supernode_command,
     worker_command,
@@ -34,7 +35,7 @@ from escala.federated.serving import PID
 from escala.federated.strategy import strategy_of
 from escala.federated.supervisor import Program, Supervisor, last_words
 
-SUPERLINK: Final = "superlink"
+SUPERLINK, SERVER = "superlink", "server"
 WORKER: Final = "worker-"
 UP_S: Final = 120.0
 STEP_S: Final = 0.25
@@ -128,6 +129,7 @@ class Running:
         self._start(SUPERLINK, superlink_command(self.federation))
         self._tell("starting the SuperLink", float("nan"))
         self._control = self._up()
+        self._start(SERVER, server_command(self.federation))
         for node in range(len(self.federation.node_addresses)):
             public = self.federation.key(node).with_suffix(".pub").read_bytes()
             self._ids[_node(node)] = self._control.register(public, f"client-{node}")

@@ -1,53 +1,69 @@
-"""`python -m escala.federated.warm`: does the work of one SuperNode in copies of a process that is ready.
+"""`python -m escala.federated.warm`: does the work of a node, or of the server, in copies of a ready process.
 
 Flower starts a Python for every message, which imports all that the app needs. This one imports it once,
 makes the app once, and forks for every message; the copy ends with it.
-For `flower-supernode --isolation process`.
+
+    client NODE_ADDRESS APP_FOLDER                 for flower-supernode --isolation process
+    server SUPERLINK_ADDRESS APP_FOLDER CREDENTIALS    for flower-superlink --isolation process
 """
 
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
 from escala.errors import InvalidInput
 from escala.federated.appsettings import FILE
-from escala.federated.flower import client_tasks, hush, run_task
+from escala.federated.credentials import AUTHORITY, SECRET
+from escala.federated.flower import Access, hush, run_client_task, run_server_task, tasks
 from escala.federated.serving import client_in
 
 PAUSE_S: Final = 0.05
 FAILED: Final = 1
+THREADS: Final = "OMP_NUM_THREADS"
 
 
 def main(arguments: list[str]) -> None:
-    """Work for the SuperNode at an address, with the app in a folder made ready."""
-    if len(arguments) != 2:
-        raise InvalidInput("give the address of the SuperNode's own API and the folder of the app")
-    address, folder = arguments
+    """Work for a node or a SuperLink, with the app in a folder made ready."""
+    kind, address, folder, access = _asked(arguments)
+    threads = int(os.environ.get(THREADS, "1"))
+    os.environ[THREADS] = "1"
     hush()
-    _one_thread()
     client_in(Path(folder) / FILE)
+    _set_threads(1)  # a copy of a process has one of its threads, so there may be no others when it is copied
     parent = os.getpid()
-    for token in client_tasks(address, PAUSE_S):
+    run = run_client_task if access is None else partial(run_server_task, access=access)
+    for token in tasks(kind, address, PAUSE_S, access):
         _reap()
         if token is not None and os.fork() == 0:
-            _work(address, token, parent)
+            _set_threads(threads)
+            _work(partial(run, address, token, parent))
 
 
-def _one_thread() -> None:
-    """A copy of a process has only one of its threads; so there may be no others when it is copied."""
-    os.environ["OMP_NUM_THREADS"] = "1"
+def _asked(arguments: list[str]) -> tuple[str, str, str, Access | None]:
+    match arguments:
+        case ["client", address, folder]:
+            return "client", address, folder, None
+        case ["server", address, folder, credentials]:
+            authority, secret = ((Path(credentials) / name).read_bytes() for name in (AUTHORITY, SECRET))
+            return "server", address, folder, Access(authority=authority, secret=secret)
+    raise InvalidInput("give client or server, an address, the folder of the app; a server its credentials")
+
+
+def _set_threads(count: int) -> None:
     if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
+        sys.modules["torch"].set_num_threads(count)
 
 
-def _work(address: str, token: str, parent: int) -> NoReturn:
-    """One message, in the copy; whatever happens, the copy ends here."""
+def _work(run: Callable[[], None]) -> NoReturn:
+    """One piece of work, in the copy; whatever happens, the copy ends here."""
     code = FAILED
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        run_task(address, token, parent)
+        run()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
     finally:
