@@ -31,7 +31,7 @@ from escala.federated.flower import Control, sign_off
 from escala.federated.learner import learner_of
 from escala.federated.roundrecord import Round
 from escala.federated.serverstate import ROUNDS, STATE, rounds_of
-from escala.federated.serving import PID
+from escala.federated.serving import PID, REFUSED
 from escala.federated.strategy import strategy_of
 from escala.federated.supervisor import Program, Supervisor, last_words
 
@@ -149,8 +149,8 @@ class Running:
             how, details = self._end_of(run)
             if how == COMPLETED:
                 return self._ended(submission, run)
-            if details.startswith(RAISED):
-                raise RunFailed(details.removeprefix(RAISED))
+            if details.startswith(f"{RAISED}{REFUSED}"):
+                raise RunFailed(details.removeprefix(f"{RAISED}{REFUSED}"))
             self._tell(f"the run ended ({how or 'killed'}: {details or 'its server is gone'})", float("nan"))
         raise RunFailed(
             f"the run ended {SUBMISSIONS} times before its last round; --resume goes on, the server's log "

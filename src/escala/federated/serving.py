@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from escala.errors import InvalidInput, one_line
+from escala.errors import EscalaError, InvalidInput, one_line
 from escala.federated.appsettings import AppSettings, read_settings, settings_of
 from escala.federated.clientapp import client_app, wrapped
 from escala.federated.fleet import Fleet, fleet_of, no_history
@@ -33,8 +33,13 @@ from escala.measurement.job.target import imported, named
 from escala.wholefile import write_whole
 
 MESSAGES, PID, LOCK, WEIGHTS = "messages.jsonl", "server.pid", "server.lock", "weights.npz"
+REFUSED: Final = "refused: "
 LOCK_S: Final = 60.0
 """A server that was killed together with its SuperLink needs some seconds to notice."""
+
+
+class Refused(EscalaError):
+    """What ends a run for good, as it is told to the SuperLink."""
 
 
 def learner_in(path: Path) -> Learner:
@@ -61,8 +66,16 @@ def client_in(path: Path) -> ClientApp:
 def server_in(path: Path) -> ServerApp:
     """The server half of the app with these settings."""
     app = ServerApp()
-    app.main()(lambda grid, context: serve(grid, path))
+    app.main()(lambda grid, context: _served(grid, path))
     return app
+
+
+def _served(grid: Grid, path: Path) -> None:
+    """Serve; what would end the same way again is told apart from what another try may get through."""
+    try:
+        serve(grid, path)
+    except EscalaError as error:
+        raise Refused(f"{REFUSED}{error}") from error
 
 
 def serve(grid: Grid, path: Path) -> None:
