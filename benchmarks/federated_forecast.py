@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from escala.errors import InvalidInput
 from escala.federated.forecast import Pilot, forecast, pilot_of
 from escala.federated.roundfile import read_rounds
 
@@ -64,7 +65,10 @@ def judge(curve: np.ndarray) -> Iterator[Judged]:
         pilot = Pilot(metric="accuracy", rounds=np.arange(1.0, length + 1), values=curve[:length])
         for share in AHEAD:
             target = float(best + share * (top - best))
-            found = forecast(pilot, target)
+            try:
+                found = forecast(pilot, target)
+            except InvalidInput:  # the pilot has not left its beginning
+                continue
             ends = (found.more_low_rounds, found.more_mid_rounds, found.more_high_rounds)
             low, middle, high = (np.inf if each is None else each for each in ends)
             truth = float(np.flatnonzero(curve >= target)[0] + 1 - length)

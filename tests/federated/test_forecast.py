@@ -113,6 +113,12 @@ def test_pilots_that_do_not_do_are_refused(metric: str, count: int, said: str):
         pilot_of([record(at, accuracy=0.1) for at in range(1, count + 1)], metric)
 
 
+def test_a_pilot_that_has_not_left_its_beginning_is_refused():
+    # from 0.1 to 0.15 on the way to 0.9
+    with pytest.raises(InvalidInput, match="not a tenth of the way"):
+        forecast(pilot(np.linspace(0.1, 0.155, 30)), 0.9)
+
+
 def test_accuracy_in_percent_is_refused():
     with pytest.raises(InvalidInput, match="between 0 and 1"):
         forecast(pilot(np.linspace(0.1, 0.9, 41)), 95.0)

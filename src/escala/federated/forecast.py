@@ -25,6 +25,8 @@ MOST_STEPS: Final = 4000
 """So many evaluations ahead noise is drawn for each of; beyond, the curve alone decides."""
 NEVER_TIMES: Final = 1000.0
 """A target that takes more than so many times the pilot is taken as out of reach."""
+LEAST_WAY: Final = 0.1
+"""A pilot has to have gone this much of the way to the target; an assumption."""
 INTERVAL: Final = (0.1, 0.5, 0.9)
 
 
@@ -93,6 +95,8 @@ def forecast(pilot: Pilot, target: float, *, seed: int = 0) -> Forecast:
     sign = -1.0 if target < pilot.values[0] else 1.0
     values, goal = sign * pilot.values, sign * target
     best, reached = float(values.max()), np.flatnonzero(values >= goal)
+    if not reached.size:
+        _refuse_too_early(pilot, target)
     fits = fits_of(pilot.rounds, values, _cap(pilot, sign, goal))
     generator = np.random.default_rng(seed)
     drawn = _drawn(fits, generator)
@@ -115,6 +119,17 @@ def forecast(pilot: Pilot, target: float, *, seed: int = 0) -> Forecast:
         noise=float(np.median(drawn.noise)),
         families=tuple(_families(fits, drawn, more)),
     )
+
+
+def _refuse_too_early(pilot: Pilot, target: float) -> None:
+    """Refuse a pilot that has not left its beginning: nothing in it says how the rest will go."""
+    begins, ends = float(pilot.values[0]), float(np.median(pilot.values[-max(len(pilot.values) // 3, 3) :]))
+    way = (ends - begins) / (target - begins)
+    if way < LEAST_WAY:
+        raise InvalidInput(
+            f"{pilot.metric} went from {begins:.3g} to {ends:.3g} in the pilot, not a tenth of the way to"
+            f" {target:g}: run a longer pilot"
+        )
 
 
 def _families(fits: Fits, drawn: Fits, more: F64) -> Iterator[Family]:
