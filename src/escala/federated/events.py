@@ -20,7 +20,7 @@ from escala.federated.training import Algorithm, Selection, Training
 from escala.model.columns import Bool
 
 MOST_LATE: Final = 10
-"""Updates that are later than so many rounds are not merged; an assumption, that of runs on Flower."""
+"""Updates that are later than so many rounds are neither waited for nor merged; an assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

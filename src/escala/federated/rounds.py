@@ -15,6 +15,7 @@ import numpy as np
 from escala.federated.accepted import ARRAYS, LATE, METRICS, WEIGHT
 from escala.federated.clocks import Clock, WallClock
 from escala.federated.digest import digest
+from escala.federated.events import MOST_LATE
 from escala.federated.fleet import Fleet, History
 from escala.federated.flower import (
     Arrays,
@@ -43,8 +44,6 @@ MOST_S: Final = 3600.0
 """A round without a deadline waits so long, as Flower's own strategies do."""
 ONLINE_S: Final = 300.0
 """So long a round waits for enough nodes."""
-MOST_LATE: Final = 10
-"""Updates that are later than so many rounds are not waited for; an assumption."""
 CONFIG, TURN = "config", "turn"
 Evaluate = Callable[[Arrays], Mapping[str, float]]
 
