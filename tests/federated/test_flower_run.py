@@ -22,6 +22,7 @@ from escala.federated.fleet import fleet_of, no_history  # noqa: E402
 from escala.federated.grid import VirtualGrid  # noqa: E402
 from escala.federated.learner import learner_of  # noqa: E402
 from escala.federated.ledger import read_ledger  # noqa: E402
+from escala.federated.manifest import audit  # noqa: E402
 from escala.federated.rounds import Rounds, Standing  # noqa: E402
 from escala.federated.run import RunFailed, federation_of, run_here, started  # noqa: E402
 from escala.federated.serverstate import STATE, rounds_of  # noqa: E402
@@ -88,6 +89,9 @@ def test_digits_on_flower_give_the_accuracies_of_the_grid_in_this_process(tmp_pa
         f"{each.metrics['accuracy']:.4f}" for each in expected
     ]
     assert [each.weights_digest for each in ended.rounds] == [each.weights_digest for each in expected]
+    found = audit(tmp_path / "run")
+    assert found.faults == ()
+    assert [each.samples for each in found.manifest.data] == [64, 64]
     assert [(each.down_bytes, each.up_bytes) for each in ended.rounds] == [
         (each.down_bytes, each.up_bytes) for each in expected
     ]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from escala.errors import InvalidInput
-from escala.federated.clientdata import Gate, client_data, faults, refused
+from escala.federated.clientdata import client_data, faults, refused
 from escala.federated.manifest import Notary, audit, folder_digest, head_of, manifest_of
 from escala.federated.ranges import exactly
 from escala.federated.roundrecord import Round
+from escala.federated.scenario import Gate
 from escala.federated.training import Training
 
 TRAINING = Training(rounds=exactly(5), clients_per_round=2, seed=3)

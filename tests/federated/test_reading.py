@@ -95,6 +95,8 @@ FAULTS = {
         keys(training={"rounds": 1, "has_secure_aggregation": True}),
         "fewer than 3 updates lets each client compute",
     ),
+    "gate": (keys(gate={"least_sample": 3}), "did you mean least_samples"),
+    "share": (keys(gate={"most_missing_ratio": 2}), "most_missing_ratio"),
     "keep": (keys(training={"rounds": 1, "codec_up": "top-k"}), "codec_up: kind 'top-k' needs keep_ratio"),
     "no clients": (keys(clients=[]), "clients is an empty list; write at least one [[clients]] table"),
     "negative": (client(count=-1), "[[clients]] 1: count is -1; give a whole number from 1 to"),

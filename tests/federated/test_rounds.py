@@ -364,3 +364,9 @@ def test_noise_comes_even_where_nobody_does_and_never_twice_the_same(fleet_of_ha
 def cohort_of(training, fleet):
     here = np.ones(len(fleet), np.bool_)
     return list(choose(training, fleet, no_history(len(fleet)), here, round_=1, hour=0))
+
+
+def test_clients_kept_out_for_their_data_are_never_asked(fleet_of_hand):
+    rounds, _ = a_run(FULL, fleet_of_hand(6), kept_out=[1, 4])
+
+    assert [each.cohort for each in rounds.until(3)] == [(0, 2, 3, 5)] * 3

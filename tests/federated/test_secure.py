@@ -9,10 +9,18 @@ import pytest
 pytest.importorskip("flwr")
 
 from escala.errors import EscalaError, InvalidInput
+from escala.federated.clientapp import client_app, wrapped
+from escala.federated.fleet import no_history
 from escala.federated.flower import Message, become_server
+from escala.federated.grid import VirtualGrid
+from escala.federated.nodes import TooFew
 from escala.federated.ranges import exactly
+from escala.federated.rounds import Rounds, Standing
 from escala.federated.secure import Range, secure_app, secure_mean
-from escala.federated.training import Codec, Training
+from escala.federated.securerounds import SecureRounds, bounds_of, secure_client
+from escala.federated.strategy import strategy_of
+from escala.federated.training import Algorithm, Codec, Training
+from federated.softmax import Softmax
 
 pytestmark = pytest.mark.optional
 SECURE = Training(rounds=exactly(1), clients_per_round=5, has_secure_aggregation=True, least_clients=3)
@@ -171,3 +179,43 @@ def test_updates_beyond_the_bounds_are_refused_not_cut():
 def test_cohorts_that_the_sum_does_not_hold_are_refused():
     with pytest.raises(InvalidInput, match="from 3 to 1024"):
         secure_mean(Line(None, 2), nodes(2), WEIGHTS, 1, SECURE, BOUNDS)
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.FEDAVG, Algorithm.FEDADAM])
+def test_secure_rounds_learn_what_plain_ones_do(fleet_of_hand, algorithm):
+    training = replace(SECURE, algorithm=algorithm, batch=8, learning_rate=0.2)
+    plain = replace(training, has_secure_aggregation=False)
+    learner, fleet = Softmax(training), fleet_of_hand(5)
+    standing = [Standing(weights=learner.first(), history=no_history(5)) for _ in range(2)]
+    grid = VirtualGrid(wrapped(secure_client(learner, 5)), fleet)
+    strategy, bounds = strategy_of(training, 5), bounds_of(learner, 5)
+    secure = SecureRounds(grid, strategy, training, fleet, standing[0], bounds=bounds, evaluate=learner.score)
+    open_ = Rounds(VirtualGrid(client_app(learner), fleet), strategy_of(plain, 5), plain, fleet, standing[1])
+
+    records = list(secure.until(3))
+    list(open_.until(3))
+
+    # three rounds of steps of 4 / 2^22; Adam divides by the root of what it saw, at least 1e-3
+    most = 3 * 4 / 2**22 if algorithm is Algorithm.FEDAVG else 3 * 4 / 2**22 * 1e3
+    assert is_near(standing[0].weights, standing[1].weights, most + 1e-6)
+    assert [each.returned for each in records] == [(0, 1, 2, 3, 4)] * 3
+    assert records[-1].metrics["accuracy"] == learner.score(standing[1].weights)["accuracy"]
+
+
+def test_secure_rounds_with_too_few_answers_end_aloud(fleet_of_hand):
+    learner = Softmax(SECURE)
+    fleet = fleet_of_hand(5, arrival_ratio=np.array([1.0, 1.0, 0.0, 0.0, 0.0]))
+    standing = Standing(weights=learner.first(), history=no_history(5))
+    grid = VirtualGrid(wrapped(secure_client(learner, 5)), fleet)
+    rounds = SecureRounds(
+        grid,
+        strategy_of(SECURE, 5),
+        SECURE,
+        fleet,
+        standing,
+        bounds=bounds_of(learner, 5),
+        evaluate=learner.score,
+    )
+
+    with pytest.raises(TooFew, match="clients are online"):
+        next(rounds.until(1))

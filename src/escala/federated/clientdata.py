@@ -1,6 +1,5 @@
 """What is known of a client's data without the data: counts, labels, faults; who may not take part."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escala.errors import InvalidInput
+from escala.federated.scenario import Gate
 from escala.model.columns import I64
 
 
@@ -26,17 +26,6 @@ class ClientData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     constant_columns: int
     missing_ratio: float
     duplicate_ratio: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """What a client's data need for it to take part. The defaults let pass whatever can be trained on."""
-
-    least_samples: int = 1
-    least_labels: int = 1
-    most_missing_ratio: float = 0.0
-    most_duplicate_ratio: float = 1.0
-    most_constant_ratio: float = 1.0
 
 
 def client_data(client: int, inputs: NDArray[Any], labels: I64) -> ClientData:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from escala.errors import InvalidInput, one_line
+from escala.federated.clientdata import ClientData, client_data
 from escala.federated.scenario import Scenario
 from escala.federated.task import Task, task_of
 from escala.federated.training import Training
@@ -41,7 +42,10 @@ class Update(Protocol):
 
 
 class Learner(Protocol):
-    """First weights, local training and score; the same on server and clients."""
+    """First weights, local training and score; the same on server and clients.
+
+    One that also has `data(client)` tells its clients' data in counts, for the gate and the manifest.
+    """
 
     training: Training
 
@@ -80,6 +84,11 @@ class TaskLearner:
     def samples(self, client: int) -> int:
         """How many rows of the task a client has."""
         return len(self._rows[client])
+
+    def data(self, client: int) -> ClientData:
+        """The client's rows in counts."""
+        rows = self._rows[client]
+        return client_data(client, self._task.inputs[rows], self._task.labels[rows])
 
     def train(
         self, weights: Weights, *, client: int, round_: int, pull: Mapping[str, F32] | None = None

@@ -97,17 +97,18 @@ class Notary:
     """Keeps the manifest of a run up to date; `rounds.jsonl` itself is written by who runs the rounds."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        """Begin a run, or go on with one whose manifest says the same up to its rounds."""
+        """Begin a run, or go on with one whose manifest says the same but for first weights and rounds."""
         self._path = folder / MANIFEST
-        if self._path.exists():
+        lines = _lines(folder / ROUNDS)
+        if lines and self._path.exists():
             found = read_manifest(self._path)
+            manifest = msgspec.structs.replace(manifest, start_digest=found.start_digest)
             if head_of(found) != head_of(manifest):
                 raise InvalidInput(
                     f"{self._path} is of another run ({_differing(found, manifest)}); name another folder, or"
                     " go on with the same code, training and data"
                 )
             manifest = found
-        lines = _lines(folder / ROUNDS)
         # a run that was killed may have a line that is not chained yet, or go on from before its last rounds
         self._manifest = msgspec.structs.replace(manifest, links=manifest.links[: len(lines)])
         for line in lines[len(self._manifest.links) :]:

@@ -24,6 +24,13 @@ from escala.federated.training import Training
 from escala.federated.weights import less, moved, stacked, zeros
 
 
+def mean_reply(given: Arrays, change: Arrays) -> Message:
+    """A reply that stands for a whole cohort: the weights that were given + the mean change."""
+    weights = record_of(moved(given, change, 1.0))
+    content = RecordDict({ARRAYS: weights, METRICS: MetricRecord({WEIGHT: 1})})
+    return Message(content, reply_to=Message(RecordDict(), SUPERLINK, TRAIN))
+
+
 class Private(Strategy):
     """The strategy steps from one noisy mean; metrics of replies, which have no noise, end here.
 
@@ -50,10 +57,7 @@ class Private(Strategy):
         came = [less(arrays_of(each.content[ARRAYS]), self._given) for each in replies]
         changes = stacked(came or [zeros(self._given)])
         mean = private_mean(changes, self._privacy, self._expected, np.random.default_rng())
-        weights = moved(self._given, mean, 1.0)
-        content = RecordDict({ARRAYS: record_of(weights), METRICS: MetricRecord({WEIGHT: 1})})
-        reply = Message(content, reply_to=Message(RecordDict(), SUPERLINK, TRAIN))
-        arrays, _ = self.strategy.aggregate_train(server_round, [reply])
+        arrays, _ = self.strategy.aggregate_train(server_round, [mean_reply(self._given, mean)])
         return arrays, None
 
     def configure_evaluate(

@@ -17,12 +17,14 @@ from escala.federated.ranges import Range
 from escala.federated.reading_clients import assumed_of, read_access, read_clients, read_country, read_device
 from escala.federated.reading_model import read_model
 from escala.federated.reading_training import read_training
-from escala.federated.scenario import Central, ClientClass, Measure, Movement, Rules, Scenario, Server
+from escala.federated.scenario import Central, ClientClass, Gate, Measure, Movement, Rules, Scenario, Server
 from escala.formats.files import read_keys
 from escala.formats.other_files import refuse_other
 
 SCHEMA: Final = "escala/scenario@1"
-KEYS: Final = (*("schema", "name", "notes", "model", "training", "clients", "rules", "central", "server"),)
+KEYS: Final = (
+    *("schema", "name", "notes", "model", "training", "clients", "rules", "central", "server", "gate"),
+)
 RULE_KEYS: Final = (
     *("movement", "region", "deadline", "needs_audit", "needs_exact_repeat", "rounds_per_week"),
     *("enough_samples", "decide_by"),
@@ -30,6 +32,9 @@ RULE_KEYS: Final = (
 CENTRAL_KEYS: Final = (
     *("device", "devices", "access", "country", "operator", "pue", "node_power_ratio", "epochs"),
     *("price_usd_per_device_hour", "price_source"),
+)
+GATE_KEYS: Final = (
+    *("least_samples", "least_labels", "most_missing_ratio", "most_duplicate_ratio", "most_constant_ratio"),
 )
 SERVER_KEYS: Final = ("power", "pue", "round_time", "country")
 MOST_CLASSES: Final = 1000
@@ -90,8 +95,21 @@ def scenario_from_keys(keys: dict[str, object], origin: str = "scenario") -> Sce
         central=central,
         server=_server(server),
         server_country=read_country(server),
+        gate=_gate(top.inner("gate").allow(GATE_KEYS)),
         notes=top.texts("notes"),
         assumed=(*said, *(line for each in clients for line in assumed_of(each))),
+    )
+
+
+def _gate(table: Table) -> Gate:
+    counts, shares = Bounds(low=1, high=10**12), Bounds(low=0.0, high=1.0)
+    usual = Gate()
+    return Gate(
+        least_samples=table.count("least_samples", counts, usual.least_samples),
+        least_labels=table.count("least_labels", counts, usual.least_labels),
+        most_missing_ratio=table.number("most_missing_ratio", shares, usual.most_missing_ratio),
+        most_duplicate_ratio=table.number("most_duplicate_ratio", shares, usual.most_duplicate_ratio),
+        most_constant_ratio=table.number("most_constant_ratio", shares, usual.most_constant_ratio),
     )
 
 

@@ -6,7 +6,7 @@ others, where there are enough; after `ATTEMPTS` the run ends and says what beca
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -82,11 +82,12 @@ class Rounds:
         packing: Packing | None = None,
         ledger: Ledger | None = None,
         evaluate: Evaluate | None = None,
+        kept_out: Iterable[int] = (),
     ) -> None:
         self.standing = standing
         self._grid, self._strategy, self._training, self._fleet = grid, strategy, training, fleet
         self._ledger = ledger or Ledger()
-        self._evaluate = evaluate
+        self._evaluate, self._kept_out = evaluate, list(kept_out)
         self._clock: Clock = grid if hasattr(grid, "now_s") else WallClock()
         self._nodes = Nodes(grid, len(fleet), self._clock)
         self._post = Post(grid, self._nodes, packing or Plain(), self._ledger, self._clock)
@@ -154,6 +155,7 @@ class Rounds:
         """One cohort until enough of it returned, all answered, or the deadline came."""
         gathered = Gathered()
         here = self._nodes.wait_for(max(self._training.least_clients, 1), ONLINE_S)
+        here[self._kept_out] = False
         others = here.copy()
         others[list(failed)] = False
         here = others if others.sum() >= self._training.least_clients else here
@@ -186,7 +188,7 @@ class Rounds:
         busy = [each.client for each in self._post.out] + [each.asked.client for each in self._waiting]
         free = self._training.clients_per_round - len(busy)
         here = self._nodes.wait_for(1, ONLINE_S)
-        here[busy] = False
+        here[busy + self._kept_out] = False
         here[list(gathered.faults)] = False
         if free > 0 and here.any():
             self.standing.turn += 1

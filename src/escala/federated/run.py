@@ -97,6 +97,11 @@ def check(settings: AppSettings) -> None:
     """What would end a run as soon as it began is told before anything is written or started."""
     scenario = settings.scenario
     strategy_of(scenario.training, clients_in(scenario))
+    if scenario.training.has_secure_aggregation and settings.task is None:
+        raise InvalidInput(
+            "secure aggregation trains a task, not an app of your own: Flower has it in its older interface"
+            " only; name a task, or a function that returns one, or take has_secure_aggregation away"
+        )
     if settings.task is not None:
         learner_of(settings.task, scenario).first()
 

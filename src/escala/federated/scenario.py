@@ -180,6 +180,17 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What a client's data need for it to take part. The defaults let pass whatever can be trained on."""
+
+    least_samples: int = 1
+    least_labels: int = 1
+    most_missing_ratio: float = 0.0
+    most_duplicate_ratio: float = 1.0
+    most_constant_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A federated question: who holds which data, what is to be learnt, how, under which rules.
 
@@ -195,5 +206,6 @@ class Scenario:
     central: Central
     server: Server = Server()
     server_country: str | None = None
+    gate: Gate = Gate()
     notes: tuple[str, ...] = field(default=())
     assumed: tuple[str, ...] = field(default=())

@@ -36,6 +36,8 @@ THRESHOLD: Final = 2 / 3
 STEPS, MODULUS = 1 << 22, 1 << 32
 """Numbers become whole steps below STEPS and are added modulo MODULUS; the defaults of Flower."""
 MOST_CLIENTS: Final = MODULUS // STEPS
+MOST_STAGE_S: Final = 3600.0
+"""A stage without a deadline waits so long, as Flower's strategies do for a round."""
 ROUND: Final = "round"
 Weights = dict[str, F32]
 Train = Callable[[Weights, int, int], tuple[Weights, int]]
@@ -112,6 +114,7 @@ def secure_mean(
         clipping_range=bounds.most,
         quantization_range=STEPS,
         modulus_range=MODULUS,
+        timeout=training.round_deadline_s or MOST_STAGE_S,
     )(counted, context)
     if sums.added is None:
         raise EscalaError(

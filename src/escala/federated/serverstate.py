@@ -38,15 +38,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     numbers: dict[str, int | float]
 
 
-def save(folder: Path, record: Round, standing: Standing, strategy: Strategy, packing: Packing) -> None:
-    """Write down a round and the state after it; killed in between, the round is done again."""
+def save(folder: Path, record: Round, standing: Standing, strategy: Strategy, packing: Packing) -> bytes:
+    """Write down a round, whose line this gives, and the state after it; else the round is done again."""
+    line = msgspec.json.encode(record)
     with (folder / ROUNDS).open("ab") as file:
-        file.write(msgspec.json.encode(record) + b"\n")
+        file.write(line + b"\n")
     groups, numbers = kept_by(strategy)
     facts = Facts(round=record.round, turn=standing.turn, elapsed_s=standing.elapsed_s, numbers=numbers)
     groups |= {f"{PACKING}{name}": each for name, each in packing.kept().items()}
     groups |= {"weights": standing.weights, "history": _columns(standing.history)}
     write_whole(folder / STATE, _bytes(groups, facts))
+    return line
 
 
 def load(folder: Path, strategy: Strategy, packing: Packing) -> Standing | None:

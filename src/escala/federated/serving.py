@@ -7,10 +7,11 @@ started again goes on behind the last round that is whole.
 import fcntl
 import io
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,16 +21,22 @@ import numpy as np
 from escala.errors import EscalaError, InvalidInput, one_line
 from escala.federated.appsettings import AppSettings, read_settings, settings_of
 from escala.federated.clientapp import client_app, wrapped
+from escala.federated.clientdata import ClientData, refused
+from escala.federated.cutting import clients_in
+from escala.federated.digest import digest
 from escala.federated.fleet import Fleet, fleet_of, no_history
-from escala.federated.flower import Arrays, ClientApp, Grid, ServerApp
+from escala.federated.flower import Arrays, ClientApp, Grid, ServerApp, Strategy
 from escala.federated.learner import Learner, learner_of
 from escala.federated.ledger import Ledger
+from escala.federated.manifest import Manifest, Notary, bytes_digest, folder_digest, manifest_of
 from escala.federated.mods import mods_of, packing_of
+from escala.federated.packing import Packing
 from escala.federated.rounds import Rounds, Standing
+from escala.federated.securerounds import SecureRounds, bounds_of, secure_client
 from escala.federated.serverstate import load, save
 from escala.federated.strategy import strategy_of
 from escala.measurement.job.fault import user_code
-from escala.measurement.job.target import imported, named
+from escala.measurement.job.target import imported, named, names_function
 from escala.wholefile import write_whole
 
 MESSAGES, PID, LOCK, WEIGHTS = "messages.jsonl", "server.pid", "server.lock", "weights.npz"
@@ -57,6 +64,8 @@ def _learner(content: bytes) -> Learner:
 def client_in(path: Path) -> ClientApp:
     """The client half of the app with these settings."""
     settings = read_settings(path)
+    if settings.scenario.training.has_secure_aggregation:
+        return wrapped(secure_client(learner_in(path), clients_in(settings.scenario)))
     mods = mods_of(settings.scenario.training)
     return (
         client_app(learner_in(path), mods) if settings.app is None else wrapped(_own_app(settings.app), mods)
@@ -90,19 +99,82 @@ def serve(grid: Grid, path: Path) -> None:
         standing = load(folder, strategy, packing)
         if standing is None:
             standing = Standing(weights=_first(settings, path), history=no_history(len(fleet)))
-        rounds = Rounds(
-            grid,
-            strategy,
-            scenario.training,
-            fleet,
-            standing,
-            packing=packing,
-            ledger=Ledger(folder / MESSAGES),
-            evaluate=None if settings.task is None else learner_in(path).score,
-        )
+        manifest = _manifest(settings, path, len(fleet), standing.weights)
+        notary = Notary(folder, manifest)
+        begun = _Begun(strategy=strategy, packing=packing, fleet=fleet, standing=standing, manifest=manifest)
+        rounds = _rounds(grid, settings, path, begun)
         for record in rounds.until(settings.rounds):
-            save(folder, record, standing, strategy, packing)
+            notary.add(save(folder, record, standing, strategy, packing))
         _write_weights(folder / WEIGHTS, standing.weights)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Begun:
+    """What a run begins or goes on with."""
+
+    strategy: Strategy
+    packing: Packing
+    fleet: Fleet
+    standing: Standing
+    manifest: Manifest
+
+
+def _rounds(grid: Grid, settings: AppSettings, path: Path, begun: _Begun) -> Rounds | SecureRounds:
+    training, fleet = settings.scenario.training, begun.fleet
+    if training.has_secure_aggregation:
+        learner = learner_in(path)
+        return SecureRounds(
+            grid,
+            begun.strategy,
+            training,
+            fleet,
+            begun.standing,
+            bounds=bounds_of(learner, len(fleet)),
+            evaluate=learner.score,
+        )
+    return Rounds(
+        grid,
+        begun.strategy,
+        training,
+        fleet,
+        begun.standing,
+        packing=begun.packing,
+        ledger=Ledger(Path(settings.folder) / MESSAGES),
+        evaluate=None if settings.task is None else learner_in(path).score,
+        kept_out=map(int, begun.manifest.refused),
+    )
+
+
+def _manifest(settings: AppSettings, path: Path, clients: int, first: Arrays) -> Manifest:
+    """What this run is: its code, its training, its clients' data where the learner tells them."""
+    data = _data(settings, path, clients)
+    code = {"app": folder_digest(path.parent)}
+    for target in filter(None, (settings.task, settings.app, settings.first)):
+        if names_function(target):
+            code[target] = bytes_digest(_source(target))
+    return manifest_of(
+        settings.scenario.name,
+        settings.scenario.training,
+        clients,
+        code=code,
+        data=data,
+        refused=refused(data, settings.scenario.gate),
+        start_digest=digest(first),
+    )
+
+
+def _source(target: str) -> bytes:
+    """The file that a target names something in."""
+    named(target)
+    place = target.rpartition(":")[0]
+    file = sys.modules[Path(place).stem if place.endswith(".py") else place].__file__
+    return Path(file).read_bytes() if file else b""
+
+
+def _data(settings: AppSettings, path: Path, clients: int) -> list[ClientData]:
+    """Every client's data in counts; none of a learner, or a user's app, that does not tell them."""
+    tell = None if settings.task is None else getattr(learner_in(path), "data", None)
+    return [] if tell is None else [tell(client) for client in range(clients)]
 
 
 def with_samples(fleet: Fleet, learner: Learner) -> Fleet:
