@@ -12,6 +12,7 @@ import pytest
 from escala.cli import app
 from escala.cli.app import VERBS, cli, main
 from escala.cli.verb import commands_of
+from escala.federated.reading import example_text
 
 SCRIPT = "import sys; from escala.__main__ import main; sys.exit(main())"
 COMMANDS = commands_of(click.Context(cli))  # those of a group by both names
@@ -67,6 +68,10 @@ def examples(verb: str) -> list[str]:
     return [line for line in lines if line.startswith("escala ")]
 
 
+# Flower, dp-accounting, or what a run of it left.
+OPTIONAL = tuple(f"escala federate {verb}" for verb in ("run", "privacy", "audit", "forecast"))
+
+
 def is_short(example: str) -> bool:
     """Whether an example neither measures this machine for minutes nor runs an optional library."""
     measures = example.startswith("escala bench") and "--ladder" not in example
@@ -75,7 +80,8 @@ def is_short(example: str) -> bool:
         runs
         or "--tokenizer" in example
         or "--layouts" in example
-        or example.startswith(("escala train", "escala scale", "escala federate run"))
+        or "--engine learning" in example
+        or example.startswith(("escala train", "escala scale", *OPTIONAL))
     )
     return not measures and not runs
 
@@ -86,6 +92,7 @@ def test_examples_of_the_help_run(run, planned: Path, logs: Path, traces: Path, 
     Path("books").mkdir()
     Path("books", "one.txt").write_text("Call me Ishmael.")
     Path("texts.jsonl").write_text('{"content": "Call me Ishmael."}')
+    Path("scenario.toml").write_text(example_text("factory-sensors"))
     script = Path("train.sh")
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)

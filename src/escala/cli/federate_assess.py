@@ -9,7 +9,7 @@ from escala.errors import InvalidInput
 
 EXAMPLES = (
     "escala federate assess hospitals",
-    "escala federate assess --example hospitals > scenario.toml",
+    "escala federate assess --example hospitals",
     "escala federate assess scenario.toml --html assessment.html",
 )
 

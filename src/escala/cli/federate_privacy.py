@@ -10,8 +10,8 @@ from escala.cli.verb import Verb
 from escala.errors import InvalidInput
 
 EXAMPLES = (
-    "escala federate privacy --noise 1 --clients 1000 --per-round 100 --rounds 100",
-    "escala federate privacy --epsilon 8 --clients 1000 --per-round 10 --rounds 1000",
+    "escala federate privacy --noise 1 --clients 900 --per-round 90 --rounds 100",
+    "escala federate privacy --epsilon 8 --clients 900 --per-round 9 --rounds 900",
     "escala federate privacy --noise 4 --clients 20 --rounds 50 --place local",
     "escala federate privacy scenario.toml --json",
 )

@@ -10,8 +10,8 @@ from escala.cli.verb import Verb
 
 EXAMPLES = (
     "escala federate simulate scenario.toml",
-    "escala federate simulate scenario.toml --rounds 1000 --policy energy -o night",
-    "escala federate simulate scenario.toml --compare uniform,utility,energy,low-carbon",
+    "escala federate simulate scenario.toml --rounds 500 --policy energy -o out",
+    "escala federate simulate scenario.toml --compare uniform,energy",
 )
 INTERRUPTED = 130
 simulate_options = stacked(
