@@ -109,6 +109,24 @@ def test_an_assessment_gives_the_same_round_where_nothing_spreads():
             assert len(simulated.returned) == assessed.counted[0, 0]
 
 
+def test_the_mean_of_many_rounds_is_what_an_assessment_expects():
+    # transfers and clients get lost in two classes; 30 % more are asked than are needed
+    given = scenario(
+        clients(600, access=access(arrival_ratio=0.95), dropout_ratio=0.05),
+        clients(400, dropout_ratio=0.1, device=device(start_s=exactly(8.0))),
+        training=Training(rounds=exactly(1), clients_per_round=20, over_selection=1.3),
+    )
+
+    assessed, simulated = federated(given, ONLY_MIDDLE), rounds(given, 300)
+
+    taken_s = np.mean([each.round_s for each in simulated]) - given.server.round_s
+    assert taken_s == pytest.approx(assessed.round_s[0, 0], rel=0.01)
+    sent = np.mean([each.down_bytes + each.up_bytes for each in simulated])
+    assert sent == pytest.approx(assessed.costs.traffic_bytes[0, 0], rel=0.005)
+    compute_j = np.mean([each.energy_j["compute"][1] for each in simulated])
+    assert compute_j == pytest.approx(assessed.costs.phase_j["compute"][0, 0], rel=0.005)
+
+
 def test_clients_share_the_link_of_the_server():
     # 3 MB/s for three clients down and up: 1 MB/s each, where a client alone has 4 down
     given = three()
