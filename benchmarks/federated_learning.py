@@ -20,10 +20,36 @@ import numpy as np
 
 SAMPLES, BATCH, RATE, STEADY = 64, 16, 0.1, 2
 MARK = "ESCALA_BENCHMARK"
-OURS = ("escala", "one-by-one")
+OURS = ("escala", "one-by-one", "grid")
 THEIRS = ("flower-ray", "pfl")
 LARGE = 1000
 SOURCE = Path(__file__).resolve().parents[1] / "src"
+SCENARIO = """
+schema = "escala/scenario@1"
+name = "Digits"
+[model]
+name = "digits"
+weights = 17226
+forward_flop_per_sample = "34 kFLOP"
+[training]
+rounds = [10, 10, 10]
+clients_per_round = {clients}
+[[clients]]
+name = "all"
+count = {clients}
+device = "raspberry-pi-4"
+access = "wifi"
+samples = {samples}
+sample_size = "64 B"
+[rules]
+movement = "no"
+[central]
+device = "v100"
+access = "datacentre"
+country = "ES"
+operator = "google"
+epochs = [3, 5, 10]
+"""
 QUIET = {
     "PYTHONPATH": str(SOURCE),
     "OMP_NUM_THREADS": "1",
@@ -220,6 +246,30 @@ def our_run(asked: argparse.Namespace, is_at_once: bool) -> dict:
     return clock.result()
 
 
+def grid(asked: argparse.Namespace) -> dict:
+    """Flower's messages and FedAvg on our Grid in this process."""
+    from escala.federated.clientapp import client_app
+    from escala.federated.fleet import fleet_of, no_history
+    from escala.federated.grid import VirtualGrid
+    from escala.federated.learner import TaskLearner
+    from escala.federated.reading import read_scenario
+    from escala.federated.rounds import Rounds, Standing
+    from escala.federated.strategy import strategy_of
+
+    Path("scenario.toml").write_text(SCENARIO.format(clients=asked.clients, samples=SAMPLES))
+    scenario = read_scenario("scenario.toml")
+    fleet, training = fleet_of(scenario, 0), scenario.training
+    learner = TaskLearner(task_of(asked.nets), scenario)
+    standing = Standing(weights=learner.first(), history=no_history(asked.clients))
+    virtual = VirtualGrid(client_app(learner), fleet)
+    strategy = strategy_of(training, asked.clients)
+    rounds = Rounds(virtual, strategy, training, fleet, standing, evaluate=learner.score)
+    clock = Clock(asked.clients)
+    for _ in rounds.until(asked.rounds):
+        clock.tick()
+    return clock.result()
+
+
 def flower_ray(asked: argparse.Namespace) -> dict:
     """Flower's Simulation Runtime, two actors of one processor each, FedAvg, messages of today."""
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
@@ -332,6 +382,7 @@ def pfl(asked: argparse.Namespace) -> dict:
 ENGINES = {
     "escala": lambda asked: our_run(asked, is_at_once=True),
     "one-by-one": lambda asked: our_run(asked, is_at_once=False),
+    "grid": grid,
     "flower-ray": flower_ray,
     "pfl": pfl,
 }

@@ -91,7 +91,7 @@ def test_every_field_of_a_document_is_described(record: type):
 
 
 FEDERATED = (
-    *(roundrecord.Round, summary.Simulation, summary.Simulated, summary.Spread),
+    *(roundrecord.Round, summary.Simulation, summary.Simulated, summary.Spread, summary.Milestone),
     *(fairness.Fairness, fairness.Coverage, forecast.Forecast, forecast.Family),
     *(PrivacyAnswer, Spent, OtherWay, Audited, ClientData, Manifest, Link),
 )

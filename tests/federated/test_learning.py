@@ -67,6 +67,7 @@ def test_clients_with_equal_data_and_one_step_are_one_large_batch():
         {"algorithm": Algorithm.FEDBUFF, "buffer": 5},
         {"codec_up": Codec(kind="int8")},
         {"codec_up": Codec(kind="top-k", keep_ratio=0.1, has_feedback=True)},
+        {"codec_down": Codec(kind="int8")},
         {"part": Part.LAST_LAYERS},
         {"robust": Robust.MEDIAN, "least_clients": 5},
         {"selection": Selection.UTILITY, "clients_per_round": 5},

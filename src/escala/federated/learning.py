@@ -23,6 +23,7 @@ from escala.federated.learnt import on_the_wire, with_task
 from escala.federated.partition import Rows, mixes
 from escala.federated.population import Population
 from escala.federated.privacy import epsilon, why_no_epsilon
+from escala.federated.references import Broadcast, Held
 from escala.federated.refusals import refuse
 from escala.federated.roundrecord import Round
 from escala.federated.scenario import Scenario
@@ -58,9 +59,12 @@ class Learning:
             past={0: weights},
             heard=(),
         )
+        self._broadcast = Broadcast(codec=self._training.codec_down, seed=self._training.seed)
 
     def rounds(self, count: int) -> Iterator[Round]:
         """Rounds behind those that the state has done, up to a number; those before only pass the clock."""
+        begun = self.state.done
+        self._broadcast.held = Held(version=begun, weights=self.state.past[begun])
         for record, arrivals in self._events(count):
             if record.round > self.state.done:
                 yield self._learnt(record, arrivals)
@@ -117,12 +121,18 @@ class Learning:
             server=server,
             controls={**state.controls, **gathered.controls},
             residuals={**state.residuals, **gathered.residuals},
-            past=self._past(round_, server.weights),
+            past=self._past(round_, self._given(server.weights, round_)),
             heard=(*state.heard, gathered.heard()),
         )
 
+    def _given(self, weights: Weights, step: int) -> Weights:
+        """What clients hold of the server's weights after a step: those that the codec brought down."""
+        if self._training.codec_down.kind == "none":
+            return weights
+        return dict(self._broadcast.advance(weights, step))
+
     def _past(self, round_: int, weights: Weights) -> dict[int, Weights]:
-        """Weights that clients may still work on, by the number of steps done."""
+        """Weights that clients were given and may still work on, by the number of steps done."""
         if self._training.algorithm is not Algorithm.FEDBUFF:
             return {round_: weights}
         kept = MOST_PAST_BYTES // weights_bytes(weights)

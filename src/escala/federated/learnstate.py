@@ -25,7 +25,7 @@ Heard = tuple[I64, F64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class State:
-    """Rounds done; the server; by client its variate and what it has not sent; by step past weights."""
+    """Rounds done; the server; by client its variate and what it has not sent; by step what was given."""
 
     done: int
     server: Server

@@ -1,7 +1,7 @@
 """What rounds came to, counted as they come: any engine's. Keeps scalars of a round, never its cohort."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -17,6 +17,9 @@ from escala.units import HOUR_S, KWH_J
 
 SCHEMA: Final = "escala/federate-simulate@1"
 GB_BYTES: Final = 1e9
+ACCURACY: Final = "accuracy"
+ACCURACIES: Final = (0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
+"""Those whose cost is told, where they are reached."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +28,16 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     p10_s: float
     median_s: float
     p90_s: float
+
+
+class Milestone(msgspec.Struct, frozen=True, kw_only=True):
+    """An accuracy, and what it had taken when it was first reached: rounds, time, bytes, mid energy."""
+
+    accuracy: float
+    rounds: int
+    end_s: float
+    sent_bytes: int
+    energy_j: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     carbon_kg: Triple | None
     fairness: Fairness
     metrics: dict[str, float]
+    milestones: tuple[Milestone, ...] = ()
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +155,7 @@ class Tally:
             carbon_kg=triple_of(self._carbon_kg) if self._has_carbon else None,
             fairness=fairness_of(self._asked, self._counted, self._kind, self._names),
             metrics=last.metrics,
+            milestones=tuple(_milestones(self._rows)),
         )
 
     def course(self) -> Course:
@@ -167,6 +182,23 @@ class _Row:
     sent_bytes: int
     energy_j: float
     metrics: dict[str, float]
+
+
+def _milestones(rows: Sequence["_Row"]) -> Iterator[Milestone]:
+    """What each accuracy had cost when it was first reached."""
+    sent_bytes = list(accumulate(each.sent_bytes for each in rows))
+    energy_j = list(accumulate(each.energy_j for each in rows))
+    for accuracy in ACCURACIES:
+        reached = (at for at, each in enumerate(rows) if each.metrics.get(ACCURACY, 0.0) >= accuracy)
+        at = next(reached, None)
+        if at is not None:
+            yield Milestone(
+                accuracy=accuracy,
+                rounds=at + 1,
+                end_s=rows[at].end_s,
+                sent_bytes=sent_bytes[at],
+                energy_j=energy_j[at],
+            )
 
 
 def _row(record: Round) -> _Row:

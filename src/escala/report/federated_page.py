@@ -1,19 +1,21 @@
 """A simulated population as a page: lines over rounds, tables, fairness. Computes nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from escala.federated.summary import Course, Simulated, Simulation
+from escala.federated.summary import ACCURACY, Course, Simulated, Simulation
 from escala.report.federated_text import (
     CLASS_HEADS,
     COST_HEADS,
     FAIR_HEADS,
     PHASE_HEADS,
+    REACHED_HEADS,
     class_row,
     cost_row,
     fair_row,
     headline,
     phase_rows,
+    reached_row,
     run_lines,
 )
 from escala.report.line_plot import STYLE, Line, line_plot
@@ -21,6 +23,7 @@ from escala.report.page import page, paragraph, section, table
 
 MOST_POINTS: Final = 400
 LINES: Final = 5
+ACROSS: Final = (("hours", "end_hours", "h"), ("bytes", "sent_gb", "GB"), ("energy", "energy_kwh", "kWh"))
 SHOWN: Final = (
     ("Clients that counted", "returned", "updates in each round"),
     ("Clients lost", "lost", "late, dropped out, without link, window or battery, by round"),
@@ -49,15 +52,30 @@ def _parts(given: Simulation, courses: Mapping[str, Course]) -> Iterator[str]:
     for name in dict.fromkeys(name for course in courses.values() for name in course.metrics):
         lines = [_line(policy, course.metrics.get(name, ())) for policy, course in courses.items()]
         yield section(name.replace("_", " ").capitalize(), line_plot(name, lines[:LINES], unit="round"))
+    yield from _accuracy_parts(courses)
     if len(given.runs) > 1:
         for each in given.runs:
             yield from _run_parts(each, is_alone=False)
     yield section("What was assumed", "".join(map(paragraph, given.notes)))
 
 
+def _accuracy_parts(courses: Mapping[str, Course]) -> Iterator[str]:
+    """Accuracy against time, bytes and energy, where clients learn."""
+    learnt = {policy: each for policy, each in courses.items() if ACCURACY in each.metrics}
+    for title, field, unit in ACROSS if learnt else ():
+        lines = [
+            Line(name=policy, points=_thinned(zip(getattr(each, field), each.metrics[ACCURACY], strict=True)))
+            for policy, each in learnt.items()
+        ]
+        yield section(f"Accuracy against {title}", line_plot(title, lines[:LINES], unit=unit))
+
+
 def _run_parts(given: Simulated, *, is_alone: bool) -> Iterator[str]:
     if is_alone:
         yield table(("", ""), ((label, " · ".join(said)) for label, said in run_lines(given).items()))
+    if given.milestones:
+        title = "What accuracy took" if is_alone else f"{given.policy}: what accuracy took"
+        yield section(title, table((ACCURACY, *REACHED_HEADS), map(reached_row, given.milestones)))
     title = "Energy by phase" if is_alone else f"{given.policy}: energy by phase"
     yield section(title, table(("phase", *PHASE_HEADS), phase_rows(given)))
     yield section(
@@ -69,6 +87,10 @@ def _run_parts(given: Simulated, *, is_alone: bool) -> Iterator[str]:
 
 def _line(name: str, values: Sequence[float | None]) -> Line:
     """Points by round, thinned to what a plot can show."""
-    every = -(-len(values) // MOST_POINTS) or 1
-    points = [(float(at), float(value)) for at, value in enumerate(values, 1) if value is not None]
-    return Line(name=name, points=tuple(points[every - 1 :: every]))
+    return Line(name=name, points=_thinned(enumerate(values, 1)))
+
+
+def _thinned(points: Iterable[tuple[float, float | None]]) -> tuple[tuple[float, float], ...]:
+    kept = [(float(at), float(value)) for at, value in points if value is not None]
+    every = -(-len(kept) // MOST_POINTS) or 1
+    return tuple(kept[every - 1 :: every])

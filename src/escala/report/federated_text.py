@@ -11,7 +11,7 @@ from rich.text import Text
 from escala.errors import one_line
 from escala.federated.fairness import Coverage
 from escala.federated.footprint import Triple
-from escala.federated.summary import Simulated, Simulation
+from escala.federated.summary import Milestone, Simulated, Simulation
 from escala.report.layout import STRONG, add_row, flow, folded, hanging, put, put_table, room, table_of
 from escala.report.numbers import count, energy, mass, plural, seconds, span
 from escala.units import digits, percent, show_si
@@ -21,6 +21,8 @@ PHASE_HEADS = ("seconds an update", "energy", "low to high", "share")
 CLASS_HEADS = ("clients", "updates / clients", "never asked")
 COST_HEADS = ("time", "updates", "energy", "low to high", "CO2e")
 FAIR_HEADS = ("energy an update", "lost", "Gini", "Jain", "never asked")
+REACHED_HEADS = ("rounds", "time", "bytes both ways", "energy")
+REACHED = 6
 PHASES = {"down": "download", "compute": "compute", "up": "upload", "wait": "wait", "server": "server"}
 
 
@@ -52,6 +54,11 @@ def _print_run(console: Console, given: Simulated) -> None:
     for row in phase_rows(given):
         add_row(table, *row)
     put_table(console, table)
+    if given.milestones:
+        table = table_of(console, [("accuracy", "right"), *((each, "right") for each in REACHED_HEADS)])
+        for milestone in given.milestones[-REACHED:]:
+            add_row(table, *reached_row(milestone))
+        put_table(console, table)
     table = table_of(console, [("class", "left"), *((each, "right") for each in CLASS_HEADS)])
     for each in given.fairness.classes:
         add_row(table, *class_row(each))
@@ -121,6 +128,12 @@ def phase_row(given: Simulated, phase: str) -> tuple[str, ...]:
 def phase_rows(given: Simulated) -> Iterator[tuple[str, ...]]:
     """Phases in their order."""
     return (phase_row(given, phase) for phase in PHASES if phase in given.energy_j)
+
+
+def reached_row(given: Milestone) -> tuple[str, ...]:
+    """An accuracy, and what it took to reach it."""
+    sent = show_si(given.sent_bytes, "B")
+    return percent(given.accuracy), count(given.rounds), seconds(given.end_s), sent, energy(given.energy_j)
 
 
 def class_row(given: Coverage) -> tuple[str, ...]:

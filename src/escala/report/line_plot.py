@@ -1,4 +1,4 @@
-"""A few lines over an axis of counts (steps, devices), as SVG for a page. Knows points and labels, no run."""
+"""A few lines over an axis of counts (steps, devices) or amounts, as SVG for a page. Knows points, no run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Line:
 
 
 def line_plot(title: str, lines: Sequence[Line], unit: str = "step") -> str:
-    """The plot, or nothing where no point is finite; `unit` is what the axis counts."""
+    """The plot, or nothing where no point is finite; `unit` is what the axis counts or measures."""
     kept = [Line(name=each.name, points=tuple(p for p in each.points if isfinite(p[1]))) for each in lines]
     every = [point for each in kept for point in each.points]
     if not every:
@@ -50,6 +50,7 @@ def line_plot(title: str, lines: Sequence[Line], unit: str = "step") -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
     last: float
+    is_counted: bool
     low: float
     high: float
     step: float
@@ -57,12 +58,15 @@ class _Frame:
     @classmethod
     def of(cls, points: Sequence[tuple[float, float]]) -> "_Frame":
         values = [value for _, value in points]
+        places = [at for at, _ in points]
+        is_counted = all(at == round(at) for at in places)
         low, high = min(values), max(values)
         spread = (high - low) or abs(high) or 1.0
         step = _round(spread / TICKS)
         bottom = floor(low / step) * step
         return cls(
-            last=max(max(at for at, _ in points), 1.0),
+            last=max(max(places), 1.0) if is_counted else max(places),
+            is_counted=is_counted,
             low=bottom,
             high=max(ceil(high / step) * step, bottom + step),
             step=step,
@@ -81,9 +85,10 @@ class _Frame:
             yield f'<path class="g" d="M{LEFT} {y:.1f}H{WIDE - RIGHT}"/>'
             yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
         for share in (0.0, 0.5, 1.0):
-            at = round(self.last * share)
+            at = round(self.last * share) if self.is_counted else self.last * share
+            told = f"{at:,}" if self.is_counted else f"{at:.3g}"
             anchor = "end" if share == 1.0 else "middle"
-            yield f'<text x="{self.x(at):.1f}" y="{HIGH - 10}" text-anchor="{anchor}">{unit} {at:,}</text>'
+            yield f'<text x="{self.x(at):.1f}" y="{HIGH - 10}" text-anchor="{anchor}">{unit} {told}</text>'
 
 
 def _round(step: float) -> float:
