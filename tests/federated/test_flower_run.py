@@ -107,21 +107,16 @@ def test_a_run_in_which_everything_is_killed_ends_as_an_undisturbed_one(tmp_path
     write_connection(federation)
     victims = ["node-1", "worker-0", "rounds", "superlink"]
 
-    with started(federation, said) as running:
+    def kill_at_rounds(what, left_s):
+        said(what, left_s)
+        if victims and len(rounds_of(federation.folder)) > 4 - len(victims):
+            name = victims.pop(0)
+            said(f"killing {name}", 0)
+            is_rounds = name == "rounds"
+            pid = (federation.folder / PID).read_text() if is_rounds else running.supervisor.pid(name)
+            os.kill(int(pid), signal.SIGKILL)
 
-        def kill_at_rounds(what, left_s):
-            said(what, left_s)
-            if victims and len(rounds_of(federation.folder)) > 4 - len(victims):
-                name = victims.pop(0)
-                pid = (
-                    int((federation.folder / PID).read_text())
-                    if name == "rounds"
-                    else running.supervisor.pid(name)
-                )
-                said(f"killing {name}", 0)
-                os.kill(pid, signal.SIGKILL)
-
-        running._tell = kill_at_rounds
+    with started(federation, kill_at_rounds) as running:
         ended = running.followed()
         (federation.folder / STATE).write_bytes(b"garbage")
         with pytest.raises(RunFailed, match="is no state of a server"):

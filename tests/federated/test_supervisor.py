@@ -1,5 +1,6 @@
 """Programs are started again when they end, and all end together with what they started."""
 
+import subprocess
 import sys
 import time
 
@@ -63,5 +64,27 @@ def test_stopping_ends_what_a_program_started_in_a_session_of_its_own(tmp_path):
     child = int((tmp_path / "one").read_text())
 
     supervisor.stop()
+
+    until(lambda: not psutil.pid_exists(child))
+
+
+def test_programs_end_with_a_supervisor_that_was_killed(tmp_path):
+    script = tmp_path / "supervise.py"
+    script.write_text(
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from escala.federated.supervisor import Program, Supervisor\n"
+        "supervisor = Supervisor(lambda name: None)\n"
+        f"command = [sys.executable, '-c', {ENDLESS!r}]\n"
+        f"log = Path({str(tmp_path / 'log')!r})\n"
+        "supervisor.start(Program(name='one', command=command, log=log, environment={}))\n"
+        "print(supervisor.pid('one'), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as started:
+        child = int(started.stdout.readline())
+        assert psutil.pid_exists(child)
+
+        started.kill()
 
     until(lambda: not psutil.pid_exists(child))

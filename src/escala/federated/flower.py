@@ -152,9 +152,9 @@ def unpacked(content: bytes) -> RecordDict:
     return recorddict_from_proto(Wire.FromString(content))
 
 
-def hush(level: int = logging.WARNING) -> None:
-    """Let Flower log warnings only."""
-    logging.getLogger("flwr").setLevel(level)
+def hush() -> None:
+    """Let Flower log errors only, in processes in which people read."""
+    logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
 def command(name: str) -> str:

@@ -27,7 +27,7 @@ from escala.federated.federation import (
     worker_command,
     write_connection,
 )
-from escala.federated.flower import Control, sign_off
+from escala.federated.flower import Control, hush, sign_off
 from escala.federated.learner import learner_of
 from escala.federated.roundrecord import Round
 from escala.federated.serverstate import ROUNDS, STATE, rounds_of
@@ -95,6 +95,7 @@ def run_here(settings: AppSettings, nodes: int, tell: Tell) -> Ended:
 
 def check(settings: AppSettings) -> None:
     """What would end a run as soon as it began is told before anything is written or started."""
+    hush()
     scenario = settings.scenario
     strategy_of(scenario.training, clients_in(scenario))
     if scenario.training.has_secure_aggregation and settings.task is None:

@@ -20,6 +20,7 @@ from escala.federated.appsettings import FILE
 from escala.federated.credentials import AUTHORITY, SECRET
 from escala.federated.flower import Access, hush, run_client_task, run_server_task, tasks
 from escala.federated.serving import client_in
+from escala.measurement.job.orphan import end_with_launcher
 
 PAUSE_S: Final = 0.05
 FAILED: Final = 1
@@ -63,6 +64,8 @@ def _work(run: Callable[[], None]) -> NoReturn:
     code = FAILED
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # Flower's server half waits for ever to send its log when the SuperLink is gone
+        end_with_launcher(signal.SIGKILL)
         run()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0

@@ -10,11 +10,11 @@ PARENT_DEATH_SIGNAL: Final = 1
 """PR_SET_PDEATHSIG of linux/prctl.h."""
 
 
-def end_with_launcher() -> None:
-    """Let the system send SIGTERM to this process when the one that started it ends."""
+def end_with_launcher(by: signal.Signals = signal.SIGTERM) -> None:
+    """Let the system send a signal to this process when the one that started it ends."""
     if sys.platform != "linux":
         return
     parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    ctypes.CDLL(None, use_errno=True).prctl(PARENT_DEATH_SIGNAL, by)
     if os.getppid() != parent:  # it ended just before
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), by)
