@@ -9,7 +9,7 @@ from escala.model.cluster import Collective, Line
 from escala.model.estimate import time_of
 from escala.model.measured import alpha_s, beta_s_per_byte, lines_of
 from escala.model.placement import Mesh, wire
-from escala.model.plan import Plan, Plans
+from escala.model.plan import Plan, Plans, Schedule
 from escala.model.replicas import gradient_sync_s
 
 PARTS = {
@@ -18,6 +18,7 @@ PARTS = {
     Collective.REDUCE_SCATTER: 1.0,
     Collective.ALL_TO_ALL: 0.5,
     Collective.SEND: 0.25,
+    Collective.EXCHANGE: 0.4,
 }
 
 
@@ -27,7 +28,7 @@ def line(ranks, alpha, beta, operation=Collective.ALL_REDUCE):
 
 
 def every(ranks, alpha, beta):
-    """All-reduce with the given line, gathers half of it, scatters all of it, sends a quarter."""
+    """All-reduce with the given line, gathers half of it, scatters all, sends a quarter."""
     return tuple(line(ranks, alpha * part, beta * part, operation) for operation, part in PARTS.items())
 
 
@@ -124,14 +125,26 @@ def on_gloo(problem, network):
 
 def test_sends_follow_their_line_where_it_was_measured(ideal, llama, link):
     network = with_lines(link("network", 2, 1e9), *every(2, 0.04, 1e-9))
-    plan = Plan(pp=2, micro_batches=4, micro_batch=1)
+    plan = Plan(pp=2, schedule=Schedule.ONE_F_ONE_B, micro_batches=4, micro_batch=1)
     problem = ideal(llama(), 2, batch=4)
     problem = replace(problem, cluster=replace(problem.cluster, links=(network,)))
     problem = replace(problem, assumptions=replace(problem.assumptions, transfer_efficiency=0.5))
 
-    # 1024 tokens x 2048 x 2 bytes at 4 GB/s + 10 ms, 2 x 4 times; the catalog's share does not apply
+    # 1024 tokens x 2048 x 2 bytes at 4 GB/s + 10 ms twice, at 2.5 GB/s + 16 ms three times; the catalog's
+    # share does not apply
+    once, both = 1024 * 2048 * 2 / 4e9 + 0.01, 1024 * 2048 * 2 / 2.5e9 + 0.016
+    assert time_of(problem, Plans.of(plan)).transfer_s[0] == pytest.approx(2 * once + 3 * both, rel=1e-12)
+
+
+@pytest.mark.parametrize(("backend", "ratio"), [("gloo", 1.5), ("nccl", 1.0)])
+def test_exchanges_that_no_bench_timed_are_assumed(ideal, llama, link, backend, ratio):
+    lines = (each for each in every(2, 0.04, 1e-9) if each.operation is not Collective.EXCHANGE)
+    problem = on_gloo(ideal(llama(), 2, batch=4), with_lines(link("network", 2, 1e9), *lines))
+    problem = replace(problem, cluster=replace(problem.cluster, backend=backend))
+    plan = Plan(pp=2, schedule=Schedule.ONE_F_ONE_B, micro_batches=4)
+
     once = 1024 * 2048 * 2 / 4e9 + 0.01
-    assert time_of(problem, Plans.of(plan)).transfer_s[0] == pytest.approx(8 * once, rel=1e-12)
+    assert time_of(problem, Plans.of(plan)).transfer_s[0] == pytest.approx((2 + 3 * ratio) * once, rel=1e-12)
 
 
 def test_gathers_on_gloo_show_in_full_with_one_for_the_root(ideal, llama, link):

@@ -292,26 +292,42 @@ def test_stages_send_activations_and_their_gradients(ideal, llama):
     problem = talking(ideal(llama(layers=8, ends=False), devices=2, batch=8))
     plan = Plan(pp=2, schedule=ONE_F_ONE_B, micro_batches=8)
 
-    # 2 sends of 1024 * 2048 * 2 bytes at 100 GB/s for each of 8 micro-batches
-    assert terms(problem, plan).transfer_s[0] == pytest.approx(2 * 8 * 1024 * 2048 * 2 / 100e9, rel=1e-12)
+    # 1024 * 2048 * 2 bytes at 100 GB/s: the first forward, the last backward, 7 times both ways at once
+    assert terms(problem, plan).transfer_s[0] == pytest.approx((2 + 7) * 1024 * 2048 * 2 / 100e9, rel=1e-12)
 
 
-def test_interleaving_sends_once_for_every_chunk(ideal, llama):
+def test_opposite_sends_in_turn_take_twice_as_long(ideal, llama):
     problem = talking(ideal(llama(layers=8, ends=False), devices=2, batch=8))
-    plan = Plan(pp=2, schedule=INTERLEAVED, virtual_stages=4, micro_batches=8)
+    plan = Plan(pp=2, schedule=ONE_F_ONE_B, micro_batches=8)
+    turning = replace(problem.engine, time=replace(problem.engine.time, exchanges_in_turn=True))
 
-    assert terms(problem, plan).transfer_s[0] == pytest.approx(4 * 2 * 8 * 1024 * 2048 * 2 / 100e9, rel=1e-12)
+    assert terms(replace(problem, engine=turning), plan).transfer_s[0] == pytest.approx(
+        (2 + 7 * 2) * 1024 * 2048 * 2 / 100e9, rel=1e-12
+    )
 
 
-def test_an_engine_hides_sends_of_interleaved_schedules_only(ideal, llama):
+@pytest.mark.parametrize(
+    ("exposed", "sends"),
+    [
+        # 2 * 8 micro-batches * 4 chunks; to the eighth stage and back; a quarter of what is between
+        (1.0, 64),
+        (0.0, 14),
+        (0.25, 14 + 0.25 * 50),
+    ],
+)
+def test_interleaving_sends_once_for_every_chunk_and_an_engine_may_hide_it(ideal, llama, exposed, sends):
     problem = talking(ideal(llama(layers=8, ends=False), devices=2, batch=8))
-    hiding = replace(problem.engine, time=replace(problem.engine.time, send_exposed=0.25))
+    problem = replace(
+        problem, engine=replace(problem.engine, time=replace(problem.engine.time, send_exposed=exposed))
+    )
     plain = Plan(pp=2, schedule=ONE_F_ONE_B, micro_batches=8)
     plans = Plans.of([plain, replace(plain, schedule=INTERLEAVED, virtual_stages=4)])
 
-    shown = time_of(replace(problem, engine=hiding), plans).transfer_s / time_of(problem, plans).transfer_s
+    shown = time_of(problem, plans).transfer_s
 
-    assert list(shown) == pytest.approx([1.0, 0.25], rel=1e-12)
+    assert list(shown) == pytest.approx(
+        [each * 1024 * 2048 * 2 / 100e9 for each in (2 + 7, sends)], rel=1e-12
+    )
 
 
 def test_gradients_added_inside_products_show_a_share(ideal, llama):

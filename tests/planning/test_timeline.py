@@ -6,8 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escala.model.plan import Plan, Schedule
-from escala.planning.schedules import Kind, Task, receiver, source, stage_ranks
-from escala.planning.timeline import Span, peak_in_flight, play
+from escala.planning.schedules import Kind, Task, source, stage_ranks
+from escala.planning.timeline import Sends, Span, peak_in_flight, play
+
+FREE = Sends(send_s=0.0, exchange_s=0.0, exposed=1.0)
+
+
+def waited(send_s: float) -> Sends:
+    """Sends that receivers wait for in full, both ways as fast as one."""
+    return Sends(send_s=send_s, exchange_s=send_s, exposed=1.0)
 
 
 def pipeline(schedule: Schedule, pp: int, micro_batches: int, virtual: int = 1) -> Plan:
@@ -54,7 +61,7 @@ def uneven(draw: st.DrawFn) -> tuple[Plan, np.ndarray, float]:
 def test_gpipe_and_1f1b_take_m_plus_pp_minus_1_micro_batches(schedule: Schedule, pp: int, micro_batches: int):
     plan = pipeline(schedule, pp, micro_batches)
 
-    spans = play(plan, seconds(plan, 1.0, 2.0), send_s=0.0)
+    spans = play(plan, seconds(plan, 1.0, 2.0), FREE)
 
     assert last_s(spans) == (micro_batches + pp - 1) * (1.0 + 2.0)
 
@@ -63,7 +70,7 @@ def test_gpipe_and_1f1b_take_m_plus_pp_minus_1_micro_batches(schedule: Schedule,
 def test_interleaving_divides_the_bubble_by_the_virtual_stages(pp: int, micro_batches: int, virtual: int):
     plan = pipeline(Schedule.INTERLEAVED, pp, micro_batches, virtual)
 
-    spans = play(plan, seconds(plan, 1.0, 2.0), send_s=0.0)
+    spans = play(plan, seconds(plan, 1.0, 2.0), FREE)
 
     # in chunks: m v of work on each rank, bubble (pp - 1) / v micro-batches = pp - 1 chunks
     assert last_s(spans) == (micro_batches * virtual + pp - 1) * (1.0 + 2.0)
@@ -73,7 +80,7 @@ def test_interleaving_divides_the_bubble_by_the_virtual_stages(pp: int, micro_ba
 def test_zero_bubble_v_leaves_the_start_of_one_micro_batch(pp: int, micro_batches: int):
     plan = pipeline(Schedule.ZERO_BUBBLE_V, pp, micro_batches, 2)
 
-    spans = play(plan, seconds(plan, 1.0, 1.0, 1.0), send_s=0.0)
+    spans = play(plan, seconds(plan, 1.0, 1.0, 1.0), FREE)
 
     # two chunks of F, B, W a micro-batch; the last rank starts after pp - 1 forwards, then nobody waits
     assert last_s(spans) == 6 * micro_batches + pp - 1
@@ -94,7 +101,7 @@ def test_zero_bubble_v_idles_more_when_backward_outlasts_weights(
 ):
     plan = pipeline(Schedule.ZERO_BUBBLE_V, 4, 16, 2)
 
-    spans = play(plan, seconds(plan, 1.0, backward_s, weight_s), send_s=0.0)
+    spans = play(plan, seconds(plan, 1.0, backward_s, weight_s), FREE)
 
     assert last_s(spans) == 2 * 16 * (1.0 + backward_s + weight_s) + (4 - 1) * idle_s
 
@@ -103,7 +110,7 @@ def test_zero_bubble_v_idles_more_when_backward_outlasts_weights(
 def test_zero_bubble_v_beats_1f1b_even_with_few_micro_batches(pp: int, micro_batches: int):
     plan = pipeline(Schedule.ZERO_BUBBLE_V, pp, micro_batches, 2)
 
-    spans = play(plan, seconds(plan, 1.0, 1.0, 1.0), send_s=0.0)
+    spans = play(plan, seconds(plan, 1.0, 1.0, 1.0), FREE)
 
     assert last_s(spans) == max(6 * micro_batches + pp - 1, 4 * micro_batches + 4 * pp - 2)
     assert last_s(spans) < 6 * (micro_batches + pp - 1)
@@ -113,11 +120,23 @@ def test_sends_of_the_middle_ranks_are_exposed():
     plan = pipeline(Schedule.ONE_F_ONE_B, 3, 100)
     longer = replace(plan, micro_batches=101)
 
-    shorter_s = last_s(play(plan, seconds(plan, 1.0, 2.0), send_s=0.25))
-    longer_s = last_s(play(longer, seconds(plan, 1.0, 2.0), send_s=0.25))
+    slow = Sends(send_s=0.25, exchange_s=0.375, exposed=1.0)
 
-    # one more micro-batch: forward, send up, backward, send down
-    assert longer_s - shorter_s == 1.0 + 0.25 + 2.0 + 0.25
+    shorter_s, longer_s = (last_s(play(each, seconds(each, 1.0, 2.0), slow)) for each in (plan, longer))
+
+    # one more micro-batch: forward, exchange with the next, backward, exchange with the one before
+    assert longer_s - shorter_s == 1.0 + 0.375 + 2.0 + 0.375
+
+
+@pytest.mark.parametrize(("pp", "micro_batches", "virtual"), [(2, 8, 2), (4, 16, 2), (4, 8, 4), (8, 16, 2)])
+def test_hidden_sends_show_where_a_pipeline_fills_and_drains(pp: int, micro_batches: int, virtual: int):
+    plan = pipeline(Schedule.INTERLEAVED, pp, micro_batches, virtual)
+    hidden = Sends(send_s=0.125, exchange_s=0.125, exposed=0.0)
+
+    spans = play(plan, seconds(plan, 1.0, 2.0), hidden)
+
+    # one from each stage to the next and back, whatever the micro-batches
+    assert last_s(spans) == (micro_batches * virtual + pp - 1) * 3.0 + 2 * (pp * virtual - 1) * 0.125
 
 
 # Micro-batches in flight.
@@ -127,7 +146,7 @@ def test_sends_of_the_middle_ranks_are_exposed():
 def test_peak_in_flight_of_the_v_is_at_most_pp(pp: int, micro_batches: int):
     plan = pipeline(Schedule.ZERO_BUBBLE_V, pp, micro_batches, 2)
 
-    spans = play(plan, seconds(plan, 1.0, 1.0, 1.0), send_s=0.0)
+    spans = play(plan, seconds(plan, 1.0, 1.0, 1.0), FREE)
 
     # at most 2 pp - 1 - rank chunks on the way down and rank + 1 on the way up, half a micro-batch each
     down = [min(micro_batches, 2 * pp - 1 - rank) for rank in range(pp)]
@@ -145,18 +164,20 @@ def test_tasks_wait_for_their_input_and_start_without_delay(case: tuple[Plan, np
     plan, table, send_s = case
     ranks = stage_ranks(plan.schedule, plan.pp, plan.virtual_stages)
 
-    spans = play(plan, table, send_s)
+    spans = play(plan, table, waited(send_s))
 
     flat = {Task(span.kind, span.stage, span.micro_batch): span for own in spans for span in own}
-    over = {t: s.end_s + send_s * (receiver(t.kind, t.stage, ranks) is not None) for t, s in flat.items()}
     for own in spans:
         free_s = 0.0
         for span in own:
             task = Task(span.kind, span.stage, span.micro_batch)
             needed = source(task, len(ranks) - 1)
-            assert span.start_s == max(free_s, over[needed] if needed else 0.0)
+            is_sent = needed is not None and ranks[needed.stage] != ranks[task.stage]
+            assert span.receive_s == pytest.approx(send_s * is_sent, abs=1e-9)
+            arrival_s = flat[needed].end_s + send_s * is_sent if needed else 0.0
+            assert span.start_s == max(free_s + send_s * is_sent, arrival_s)
             assert span.end_s == span.start_s + table[span.kind, span.stage]
-            free_s = over[task]
+            free_s = span.end_s
 
 
 @given(uneven())
@@ -166,7 +187,7 @@ def test_the_pipeline_takes_at_least_its_slowest_rank(case: tuple[Plan, np.ndarr
     kinds = 3 if plan.schedule is Schedule.ZERO_BUBBLE_V else 2
     busy_s = np.bincount(rank_of, weights=table[:kinds].sum(axis=0)) * plan.micro_batches
 
-    spans = play(plan, table, send_s)
+    spans = play(plan, table, waited(send_s))
 
     assert last_s(spans) >= busy_s.max() * (1 - 1e-12)
 
@@ -176,7 +197,9 @@ def test_no_stage_takes_longer_than_if_all_were_as_slow_as_the_slowest(case: tup
     plan, table, send_s = case
     slowest = np.broadcast_to(table.max(axis=1, keepdims=True), table.shape)
 
-    assert last_s(play(plan, table, send_s)) <= last_s(play(plan, slowest, send_s)) * (1 + 1e-12)
+    assert last_s(play(plan, table, waited(send_s))) <= last_s(play(plan, slowest, waited(send_s))) * (
+        1 + 1e-12
+    )
 
 
 @given(uneven().filter(lambda case: case[0].schedule in (Schedule.GPIPE, Schedule.ONE_F_ONE_B)))
@@ -184,7 +207,7 @@ def test_uneven_stages_take_at_most_the_closed_form_of_the_slowest(case: tuple[P
     plan, table, _ = case
     slowest_s = table[Kind.F].max() + table[Kind.B].max()
 
-    spans = play(plan, table, send_s=0.0)
+    spans = play(plan, table, FREE)
 
     assert last_s(spans) <= (plan.micro_batches + plan.pp - 1) * slowest_s * (1 + 1e-12)
 
@@ -192,4 +215,4 @@ def test_uneven_stages_take_at_most_the_closed_form_of_the_slowest(case: tuple[P
 def test_deep_pipeline_of_many_micro_batches_ends():
     plan = pipeline(Schedule.ONE_F_ONE_B, 64, 512)
 
-    assert last_s(play(plan, seconds(plan, 1.0, 2.0), send_s=0.0)) == (512 + 63) * 3.0
+    assert last_s(play(plan, seconds(plan, 1.0, 2.0), FREE)) == (512 + 63) * 3.0

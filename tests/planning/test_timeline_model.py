@@ -16,12 +16,15 @@ from escala.model.problem import Problem
 from escala.model.stages import in_flight, slots
 from escala.model.workload import Workload
 from escala.planning.stagework import stage_work
-from escala.planning.timeline import Span, one_send_s, peak_in_flight, play, timeline
+from escala.planning.timeline import Sends, Span, peak_in_flight, play, timeline
 
 ATTENTION = Attention(heads=8, kv_heads=8, head_dim=64, value_head_dim=64)
 SMALL = Block(name="small", parts=(ATTENTION, FeedForward(width=2048, is_gated=False)))
 WIDE = Block(name="wide", parts=(ATTENTION, FeedForward(width=8192, is_gated=False)))
 SEQUENCE_TOKENS = 512
+
+
+FREE = Sends(send_s=0.0, exchange_s=0.0, exposed=1.0)
 
 
 def network(pattern: Sequence[int], *, has_ends: bool = False) -> Network:
@@ -79,7 +82,7 @@ def test_peak_in_flight_is_that_of_the_model(schedule: Schedule, virtual: int, p
     own = np.arange(plan.pp) * 1.0
     ranks = replace(each, rank=own, last_rank=own, row=np.zeros(plan.pp, np.int64))
 
-    spans = play(plan, np.ones((3, stages)), send_s=0.0)
+    spans = play(plan, np.ones((3, stages)), FREE)
 
     assert [peak_in_flight(plan, own) for own in spans] == pytest.approx(in_flight(table, ranks), rel=1e-12)
 
@@ -110,7 +113,7 @@ def test_equal_stages_take_the_closed_form_without_sends(plan: Plan):
     work = stage_work(problem, plan, timed_layers(problem, table))
     model = predicted(plan, layers)
 
-    spans = play(plan, np.stack((work.forward_s, work.backward_s, work.weight_s)), send_s=0.0)
+    spans = play(plan, np.stack((work.forward_s, work.backward_s, work.weight_s)), FREE)
 
     # 8 micro-batches of 2 layers, with what is computed again, and the bubble
     time = timed_layers(problem, table)[0]
@@ -195,14 +198,23 @@ def test_what_follows_the_pipeline_is_that_of_the_model():
         assert lasted_s[name] == pytest.approx(getattr(time, f"{name}_s")[0], rel=1e-9)
 
 
-def test_one_send_is_the_transfer_of_the_model_over_its_number():
-    plan = pipeline(Schedule.INTERLEAVED, 4, 8, 2)
-    layers = network([0] * 8)
+@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ONE_F_ONE_B])
+@pytest.mark.parametrize("software", ["megatron-core", "megatron-deepspeed"])
+@pytest.mark.parametrize(("pp", "micro_batches"), [(2, 8), (4, 8), (4, 2)])
+def test_equal_stages_take_the_closed_form_with_sends(
+    schedule: Schedule, software: str, pp: int, micro_batches: int
+):
+    plan = pipeline(schedule, pp, micro_batches)
+    problem = replace(problem_for(plan, network([0] * 8)), engine=engine(software))
 
-    send_s = one_send_s(problem_for(plan, layers), plan)
+    played, model = timeline(problem, plan), estimate(problem, Plans.of(plan))
 
-    # forward and backward of 8 micro-batches through 2 chunks
-    assert send_s * 2 * 8 * 2 == pytest.approx(predicted(plan, layers).time.transfer_s[0], rel=1e-12)
+    # everything that is not in the pipeline follows it; each rank holds 8 / pp layers
+    time = timed_layers(problem, Plans.of(plan))[0]
+    busy_s = micro_batches * 8 / pp * (time.forward_s + time.backward_s)
+    assert played.pipeline_s == pytest.approx(
+        (busy_s + model.time.bubble_s + model.time.transfer_s)[0], rel=1e-12
+    )
 
 
 def test_bubble_shares_are_the_closed_form_without_sends():

@@ -4,26 +4,28 @@ import numpy as np
 import pytest
 
 from escala.model.plan import Plan, Schedule
-from escala.planning.timeline import Phase, Timeline, play
+from escala.planning.timeline import Phase, Sends, Timeline, play
 from escala.planning.trace import COMPUTE, NETWORK, trace
+
+HALF = Sends(send_s=0.5, exchange_s=0.5, exposed=1.0)
 
 
 @pytest.fixture
 def played() -> Timeline:
     """Two ranks, two micro-batches: forward 1 s, backward 2 s, send 0.5 s; 10 and 20 bytes on the stages.
 
-    Rank 0: F0 at 0, sent 1 to 1.5, F1 at 1.5, sent 2.5 to 3; rank 1: F0 at 1.5, B0 at 2.5, sent 4.5 to 5.
+    Rank 0: F0 at 0, sent 1 to 1.5, F1 at 1; rank 1: F0 at 1.5, B0 at 2.5. From 4.5 to 5 F1 goes one way, B0
+    the other; rank 0: B0 at 5; rank 1: F1 at 5, B1 at 6, sent 8 to 8.5.
     """
     plan = Plan(schedule=Schedule.ONE_F_ONE_B, pp=2, micro_batches=2)
     return Timeline(
         plan=plan,
-        spans=play(plan, np.array([[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]), send_s=0.5),
+        spans=play(plan, np.array([[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]), HALF),
         phases=(
             Phase("gradient_sync", 10.5, 11.0),
             Phase("optimizer", 11.0, 11.0),
             Phase("overhead", 11.0, 12.0),
         ),
-        send_s=0.5,
         pipeline_s=10.5,
         step_s=12.0,
         bubble_share=(0.1, 0.2),
@@ -65,10 +67,10 @@ def test_compute_thread_has_tasks_and_then_the_phases(played: Timeline):
     ]
 
 
-def test_network_thread_has_the_sends_of_the_rank(played: Timeline):
+def test_network_thread_has_what_the_rank_receives(played: Timeline):
     assert bars(played, 1, NETWORK) == [
-        ("send B0", 4.5, 5.0),
-        ("send B1", 8.0, 8.5),
+        ("receive for F0", 1.0, 1.5),
+        ("receive for F1", 4.5, 5.0),
         ("gradient sync", 10.5, 11.0),
     ]
 

@@ -12,8 +12,8 @@ from escala.formats.bench_record import NETWORK, NODE, Bench, LineFit
 from escala.model.cluster import Collective, Line, Link
 from escala.units import show_seconds, show_si
 
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND = (each.value for each in Collective)
-OPERATIONS: Final = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND, EXCHANGE = (each.value for each in Collective)
+OPERATIONS: Final = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND, EXCHANGE)
 _NEEDED: Final = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND)
 _UNCROSSED: Final = "400 Gb/s"
 """Stands where one device has nobody to talk to, since a cluster has at least one link; never crossed."""

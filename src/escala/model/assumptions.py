@@ -39,6 +39,7 @@ class Assumptions:
     bubble_ratio: float
     transfer_efficiency: float
     transfer_latency_s: float
+    exchange_ratio: float
     accumulate_bytes: float
     optimizer_pass_bytes: float
     straggler_per_doubling: float

@@ -54,6 +54,7 @@ class Collective(StrEnum):
     REDUCE_SCATTER = "reduce-scatter"
     ALL_TO_ALL = "all-to-all"
     SEND = "send"
+    EXCHANGE = "exchange"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,10 +55,11 @@ class EngineTime:
     `elementwise_passes` counts passes over tokens x hidden x 2 bytes per layer, `dispatch_s` the time the
     CPU needs to launch one layer forward, `gemm_level` scales matrix products. `..._exposed` is the share of
     a communication that is not hidden; `..._hidden` the share of the window behind which it can hide.
-    `splits_transfers` sends each tensor rank's part of a stage's output alone (scatter and gather).
+    `splits_transfers` sends each tensor rank's part of a stage's output alone (scatter and gather);
+    `exchanges_in_turn`: two neighbouring stages that both have something to send do so one after the other.
     `moe_dispatch_ratio` are launches of a layer with experts over those of a dense one, without the experts
     themselves, of which each of a rank adds `expert_dispatch_ratio`.
-    `send_exposed` holds for interleaved schedules, where another chunk can run meanwhile.
+    `send_exposed` holds where a rank has several stages, of which another can run meanwhile.
     `accumulation_exposed` is below 1 where gradients are added inside the products that make them.
     `convolution_layout` is the order in which image tensors lie.
     """
@@ -86,6 +87,7 @@ class EngineTime:
     reduces_every_micro_batch: bool
     zero_1_all_reduces: bool
     splits_transfers: bool
+    exchanges_in_turn: bool
     convolution_layout: ConvolutionLayout
 
 

@@ -224,26 +224,26 @@ def neighbour_level(mesh: Mesh) -> I64:
     return found
 
 
-def neighbour_wire(cluster: Cluster, level: I64) -> tuple[F64, F64]:
+def neighbour_wire(cluster: Cluster, level: I64, operation: Collective = Collective.SEND) -> tuple[F64, F64]:
     """Speed and latency between neighbouring stages, on the outermost level that a pair crosses.
 
-    Those of the port, or of the measured line of sends.
+    Those of the port, or of the measured line of the operation: sends, or two opposite ones at once.
     """
-    found = [_neighbour(link) for link in cluster.links]
+    found = [_neighbour(link, operation) for link in cluster.links]
     ports, waits = (np.array(each) for each in zip(*found, strict=True))
     return ports[level], waits[level]
 
 
-def _neighbour(link: Link) -> tuple[float, float]:
-    sends = lines_of(link, Collective.SEND)
-    if sends:
-        return link.bytes_per_s / sends[-1].wire_ratio, link.latency_s * sends[-1].latency_ratio
+def _neighbour(link: Link, operation: Collective) -> tuple[float, float]:
+    lines = lines_of(link, operation)
+    if lines:
+        return link.bytes_per_s / lines[-1].wire_ratio, link.latency_s * lines[-1].latency_ratio
     return link.bytes_per_s / link.oversubscription, link.latency_s
 
 
-def has_sends(cluster: Cluster, level: I64) -> Bool:
-    """Whether sends were measured on the outermost level that a pair of neighbouring stages crosses."""
-    return np.array([bool(lines_of(link, Collective.SEND)) for link in cluster.links])[level]
+def is_measured(cluster: Cluster, level: I64, operation: Collective) -> Bool:
+    """Whether an operation was measured on the outermost level that a pair of neighbouring stages crosses."""
+    return np.array([bool(lines_of(link, operation)) for link in cluster.links])[level]
 
 
 @cache

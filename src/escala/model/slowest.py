@@ -5,12 +5,13 @@ from typing import Final
 
 import numpy as np
 
+from escala.model.cluster import Collective
 from escala.model.columns import F64, I64, Bool, distinct
 from escala.model.efficiency import pass_s
 from escala.model.ends import embedding_s, head_s
 from escala.model.layers import LayerTime
 from escala.model.memory import first_of_largest, recompute_share
-from escala.model.placement import Mesh, Wire, has_sends, neighbour_level, neighbour_wire, wire
+from escala.model.placement import Mesh, Wire, is_measured, neighbour_level, neighbour_wire, wire
 from escala.model.plan import Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards, expert_replicas, expert_shard
@@ -21,7 +22,10 @@ WIRE_COLUMNS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "shard", "pl
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepWires:
-    """Links of the groups outside layers: sharding, replicas of dense and of expert parameters, stages."""
+    """Links of the groups outside layers: sharding, replicas of dense and of expert parameters, stages.
+
+    Speed and latency of an exchange count only where `exchange_is_measured`.
+    """
 
     sharding: Wire
     expert_sharding: Wire
@@ -30,6 +34,9 @@ class StepWires:
     stage_bytes_per_s: F64
     stage_latency_s: F64
     stage_is_measured: Bool
+    exchange_bytes_per_s: F64
+    exchange_latency_s: F64
+    exchange_is_measured: Bool
     stage_level: I64
 
 
@@ -41,6 +48,7 @@ def step_wires(problem: Problem, plans: Plans) -> StepWires:
     held, expert_held = held_ranks(few), expert_held_ranks(few)
     stage_level = neighbour_level(mesh)
     stage_speed, stage_latency = neighbour_wire(problem.cluster, stage_level)
+    exchange_speed, exchange_latency = neighbour_wire(problem.cluster, stage_level, Collective.EXCHANGE)
     axes, expert_axes = ("cp", "dp"), ("tp", "cp", "dp")
     # ranks with the same experts lie ep x etp apart
     apart, copies = few.ep * few.etp, np.maximum(1, expert_replicas(few) // expert_held)
@@ -51,7 +59,10 @@ def step_wires(problem: Problem, plans: Plans) -> StepWires:
         expert_replicas=wire(mesh, expert_axes, copies, apart * expert_held).take(group),
         stage_bytes_per_s=stage_speed[group],
         stage_latency_s=stage_latency[group],
-        stage_is_measured=has_sends(problem.cluster, stage_level)[group],
+        stage_is_measured=is_measured(problem.cluster, stage_level, Collective.SEND)[group],
+        exchange_bytes_per_s=exchange_speed[group],
+        exchange_latency_s=exchange_latency[group],
+        exchange_is_measured=is_measured(problem.cluster, stage_level, Collective.EXCHANGE)[group],
         stage_level=stage_level[group],
     )
 

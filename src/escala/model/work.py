@@ -13,6 +13,7 @@ from escala.model.columns import F64, I64
 from escala.model.flops import hardware_flop, model_flop
 from escala.model.matmuls import Shape, layer_work
 from escala.model.network import Attention
+from escala.model.pipeline import sent_bytes
 from escala.model.placement import Wire
 from escala.model.plan import ContextKind, Plans, Recompute
 from escala.model.precision import compute_bytes
@@ -110,10 +111,7 @@ def _context(plans: Plans, part: Attention, shape: Shape, link: Wire) -> F64:
 
 def transfer_bytes(problem: Problem, plans: Plans) -> F64:
     """Activations to the next stage and gradients to the one before: 2 * micro-batches * chunks * payload."""
-    stack = problem.workload.network.main
-    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
-    split = (plans.sp == 1) | problem.engine.time.splits_transfers
-    payload = stream_bytes(stack, shape) / np.where(split, plans.tp, 1)
+    payload = sent_bytes(problem, plans)
     return np.where(plans.pp > 1, 2.0 * plans.micro_batches * plans.virtual_stages * payload, 0.0)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Final
 
 from escala.model.plan import Schedule
@@ -78,13 +79,40 @@ def source(task: Task, last_stage: int) -> Task | None:
     return Task(Kind.B, task.stage + 1, task.micro_batch)
 
 
+def target(task: Task, last_stage: int) -> Task | None:
+    """The task that waits for the result of this one, on its rank or another."""
+    if task.kind is Kind.F and task.stage < last_stage:
+        return Task(Kind.F, task.stage + 1, task.micro_batch)
+    if task.kind is Kind.B and task.stage > 0:
+        return Task(Kind.B, task.stage - 1, task.micro_batch)
+    return None
+
+
+def exchanged(orders: list[list[Task]], ranks: list[int]) -> frozenset[Task]:
+    """Tasks before which two ranks send to each other at once, as 1F1B does.
+
+    What one rank has just computed the other waits for, and the other way round.
+    """
+    last_stage = len(ranks) - 1
+    before = {task: earlier for own in orders for earlier, task in pairwise(own)}
+    return frozenset(
+        task
+        for task, earlier in before.items()
+        if receiver(earlier.kind, earlier.stage, ranks) is not None
+        and (needed := source(task, last_stage)) is not None
+        and ranks[needed.stage] != ranks[task.stage]
+        and (opposite := target(earlier, last_stage)) is not None
+        and before.get(opposite) == needed
+    )
+
+
 def receiver(kind: Kind, stage: int, ranks: list[int]) -> int | None:
     """The other rank that gets the result of a task; None where it stays. `ranks` are those of the stages."""
     if kind is Kind.W:
         return None
-    target = stage + 1 if kind is Kind.F else stage - 1
-    is_end = not 0 <= target < len(ranks)
-    return None if is_end or ranks[target] == ranks[stage] else ranks[target]
+    next_stage = stage + 1 if kind is Kind.F else stage - 1
+    is_end = not 0 <= next_stage < len(ranks)
+    return None if is_end or ranks[next_stage] == ranks[stage] else ranks[next_stage]
 
 
 def _alternate(forwards: list[Task], backwards: list[Task], ahead: int) -> list[Task]:

@@ -14,8 +14,8 @@ from escala.errors import InvalidInput
 from escala.model.columns import F64
 from escala.model.estimate import timed_layers
 from escala.model.layers import LayerTime
-from escala.model.pipeline import transfer_s
-from escala.model.plan import Plan, Plans
+from escala.model.pipeline import exchange_once_s, exposed_share, send_once_s
+from escala.model.plan import Plan, Plans, Schedule
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe, rejects
 from escala.model.replicas import gradient_sync_s, sharding_s
@@ -23,16 +23,28 @@ from escala.model.shards import shards
 from escala.model.slowest import slowest_rank, step_wires
 from escala.model.stages import slots
 from escala.model.steptime import accumulate_s, optimizer_s, overhead_s, straggler_s
-from escala.planning.schedules import SPLITS_BACKWARD, Kind, Task, orders, receiver, source, stage_ranks
+from escala.planning.schedules import SPLITS_BACKWARD, Kind, Task, exchanged, orders, source, stage_ranks
 from escala.planning.stagework import stage_work
 
 UNPLAYABLE: Final = Reject.STAGES | Reject.STAGE_SPLIT | Reject.SCHEDULE | Reject.SCHEDULE_MICRO_BATCHES
 """Rules without which a plan has no order of tasks; plans rejected for other reasons can be looked at."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sends:
+    """Seconds of one send between stages and of two opposite ones; the share that a receiver waits for."""
+
+    send_s: float
+    exchange_s: float
+    exposed: float
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One task on its rank, from start to end; B and W are as in `schedules.Task`."""
+    """One task on its rank, from start to end; B and W are as in `schedules.Task`.
+
+    `receive_s` are the seconds right before in which its rank waited for its input on the way.
+    """
 
     rank: int
     stage: int
@@ -40,6 +52,7 @@ class Span:
     micro_batch: int
     start_s: float
     end_s: float
+    receive_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +68,14 @@ class Phase:
 class Timeline:
     """One step of one plan.
 
-    `spans` has the tasks of each rank in order; a send of `send_s` follows where the result goes to another
-    rank. `bubble_share` is the part of the pipeline's time in which a rank neither computes nor sends,
-    `peak_in_flight` the micro-batches that it holds at most, in units of all its layers. `kept_bytes` has
-    one entry a stage; the other tuples have one a rank.
+    `spans` has the tasks of each rank in order. `bubble_share` is the part of the pipeline's time in which a
+    rank neither computes nor receives, `peak_in_flight` the micro-batches that it holds at most, in units of
+    all its layers. `kept_bytes` has one entry a stage; the other tuples have one a rank.
     """
 
     plan: Plan
     spans: tuple[tuple[Span, ...], ...]
     phases: tuple[Phase, ...]
-    send_s: float
     pipeline_s: float
     step_s: float
     bubble_share: tuple[float, ...]
@@ -79,18 +90,16 @@ def timeline(problem: Problem, plan: Plan) -> Timeline:
     _refuse_unplayable(problem, plans)
     times = timed_layers(problem, plans)
     work = stage_work(problem, plan, times)
-    send_s = one_send_s(problem, plan)
     backward_s = work.backward_s - work.weight_s if plan.schedule in SPLITS_BACKWARD else work.backward_s
-    spans = play(plan, np.stack((work.forward_s, backward_s, work.weight_s)), send_s)
+    spans = play(plan, np.stack((work.forward_s, backward_s, work.weight_s)), stage_sends(problem, plans))
     pipeline_s = max(own[-1].end_s for own in spans)
-    busy_s = [_busy_s(plan, own, send_s) for own in spans]
+    busy_s = [_busy_s(own) for own in spans]
     phases = tuple(_phases(problem, plans, times, pipeline_s, busy_s))
     kept_bytes = work.kept_bytes.tolist()
     return Timeline(
         plan=plan,
         spans=spans,
         phases=phases,
-        send_s=send_s,
         pipeline_s=pipeline_s,
         step_s=phases[-1].end_s,
         bubble_share=tuple(1.0 - own_s / pipeline_s for own_s in busy_s),
@@ -100,19 +109,32 @@ def timeline(problem: Problem, plan: Plan) -> Timeline:
     )
 
 
-def play(plan: Plan, seconds: F64, send_s: float) -> tuple[tuple[Span, ...], ...]:
+def stage_sends(problem: Problem, plans: Plans) -> Sends:
+    """The sends of the model for one plan."""
+    wires = step_wires(problem, plans)
+    return Sends(
+        send_s=float(send_once_s(problem, plans, wires)[0]),
+        exchange_s=float(exchange_once_s(problem, plans, wires)[0]),
+        exposed=float(exposed_share(problem, plans)[0]),
+    )
+
+
+def play(plan: Plan, seconds: F64, sends: Sends) -> tuple[tuple[Span, ...], ...]:
     """Start and end of every task: when its rank is free and the result that it waits for has arrived.
 
-    `seconds` is the time of each kind of task (rows) on each stage (columns). A rank that sends is busy until
-    the send is over, as in the model, where forward and backward alternate and no send is hidden. One pass
-    over the tasks: a rank that has to wait is taken up again by the task that it waits for.
+    `seconds` is the time of each kind of task (rows) on each stage (columns). A sender goes on while its
+    result travels, but in an exchange of 1F1B, which both wait for. Its receiver, once free, waits for at
+    least the exposed share of a send. One pass over the tasks: a rank that has to wait is taken up again by
+    the task that it waits for.
     """
-    todo = [tasks[::-1] for tasks in orders(plan.schedule, plan.pp, plan.virtual_stages, plan.micro_batches)]
+    every = orders(plan.schedule, plan.pp, plan.virtual_stages, plan.micro_batches)
+    todo = [tasks[::-1] for tasks in every]
     ranks = stage_ranks(plan.schedule, plan.pp, plan.virtual_stages)
+    both = exchanged(every, ranks) if plan.schedule is Schedule.ONE_F_ONE_B else ()
     task_s = seconds.tolist()
     spans: list[list[Span]] = [[] for _ in range(plan.pp)]
     free_s = [0.0] * plan.pp
-    arrival_s: dict[Task | None, float] = {None: 0.0}
+    done_s: dict[Task | None, float] = {None: 0.0}
     waiting: dict[Task, int] = {}
     runnable = list(range(plan.pp))
     while runnable:
@@ -120,26 +142,22 @@ def play(plan: Plan, seconds: F64, send_s: float) -> tuple[tuple[Span, ...], ...
         while todo[rank]:
             task = todo[rank][-1]
             needed = source(task, len(ranks) - 1)
-            if needed is not None and needed not in arrival_s:
+            if needed not in done_s:
+                assert needed is not None
                 waiting[needed] = rank
                 break
             todo[rank].pop()
-            start_s = max(free_s[rank], arrival_s[needed])
+            is_received = needed is not None and ranks[needed.stage] != rank
+            on_way_s = is_received * (sends.exchange_s if task in both else sends.send_s)
+            start_s = max(free_s[rank] + sends.exposed * on_way_s, done_s[needed] + on_way_s)
+            receive_s = min(on_way_s, start_s - free_s[rank])
             end_s = start_s + task_s[task.kind][task.stage]
-            spans[rank].append(Span(rank, task.stage, task.kind, task.micro_batch, start_s, end_s))
-            is_sent = receiver(task.kind, task.stage, ranks) is not None
-            arrival_s[task] = free_s[rank] = end_s + send_s * is_sent
+            spans[rank].append(Span(rank, task.stage, task.kind, task.micro_batch, start_s, end_s, receive_s))
+            done_s[task] = free_s[rank] = end_s
             if task in waiting:
                 runnable.append(waiting.pop(task))
     assert not any(todo), "the orders of the ranks block each other"
     return tuple(tuple(own) for own in spans)
-
-
-def one_send_s(problem: Problem, plan: Plan) -> float:
-    """Seconds of one send between stages: the model's transfers / (2 * micro-batches * virtual stages)."""
-    plans = Plans.of(plan)
-    sends = 2 * plan.micro_batches * plan.virtual_stages
-    return float(transfer_s(problem, plans, step_wires(problem, plans))[0]) / sends
 
 
 def held_over_time(
@@ -177,11 +195,9 @@ def _refuse_unplayable(problem: Problem, plans: Plans) -> None:
         raise InvalidInput(f"the plan has no timeline: {'; '.join(describe(bits))}")
 
 
-def _busy_s(plan: Plan, spans: Sequence[Span], send_s: float) -> float:
-    """Seconds in which one rank computes or sends."""
-    ranks = stage_ranks(plan.schedule, plan.pp, plan.virtual_stages)
-    sends = sum(receiver(span.kind, span.stage, ranks) is not None for span in spans)
-    return sum(span.end_s - span.start_s for span in spans) + sends * send_s
+def _busy_s(spans: Sequence[Span]) -> float:
+    """Seconds in which one rank computes or receives."""
+    return sum(span.receive_s + span.end_s - span.start_s for span in spans)
 
 
 def _phases(

@@ -7,7 +7,7 @@ Source: Trace Event Format, version of 2016 (object format; "X" complete, "C" co
 from collections.abc import Iterator
 from typing import Any, Final
 
-from escala.planning.schedules import Kind, receiver, stage_ranks
+from escala.planning.schedules import Kind
 from escala.planning.timeline import Phase, Span, Timeline, held_over_time
 
 Event = dict[str, Any]
@@ -45,14 +45,12 @@ def trace(timeline: Timeline) -> dict[str, Any]:
 
 def _events(timeline: Timeline) -> Iterator[Event]:
     plan = timeline.plan
-    ranks = stage_ranks(plan.schedule, plan.pp, plan.virtual_stages)
     for rank, spans in enumerate(timeline.spans):
         yield from _names(rank)
         for span in spans:
             yield _task(span)
-            target = receiver(span.kind, span.stage, ranks)
-            if target is not None and timeline.send_s > 0:
-                yield _send(span, target, timeline.send_s)
+            if span.receive_s > 0:
+                yield _receive(span)
         for when_s, held_bytes in held_over_time(plan, spans, timeline.kept_bytes):
             yield _counter(rank, when_s, held_bytes)
         yield from (_after(phase, rank) for phase in timeline.phases if phase.end_s > phase.start_s)
@@ -78,10 +76,11 @@ def _task(span: Span) -> Event:
     return {**event, "cname": COLOURS[span.kind], "args": values}
 
 
-def _send(span: Span, target: int, send_s: float) -> Event:
-    name = f"send {span.kind.name}{span.micro_batch}"
-    event = _complete(name, "send", (span.rank, NETWORK), (span.end_s, span.end_s + send_s))
-    return {**event, "args": {"to_rank": target, "micro_batch": span.micro_batch}}
+def _receive(span: Span) -> Event:
+    name = f"receive for {span.kind.name}{span.micro_batch}"
+    times_s = span.start_s - span.receive_s, span.start_s
+    event = _complete(name, "receive", (span.rank, NETWORK), times_s)
+    return {**event, "args": {"stage": span.stage, "micro_batch": span.micro_batch}}
 
 
 def _after(phase: Phase, rank: int) -> Event:

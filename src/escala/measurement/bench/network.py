@@ -7,7 +7,15 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from escala.formats.bench_links import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, OPERATIONS, REDUCE_SCATTER, SEND
+from escala.formats.bench_links import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    EXCHANGE,
+    OPERATIONS,
+    REDUCE_SCATTER,
+    SEND,
+)
 from escala.measurement.bench.device import Device
 from escala.measurement.bench.probe import Probe, Sample, clocked, timing
 from escala.measurement.bench.ranks import Group, Ranks
@@ -19,6 +27,8 @@ SIZES_BYTES: Final = tuple(2**power for power in range(10, 29, 2))
 GROWTH: Final = 4.0
 MOST_SHARE: Final = 1 / 8
 FLOAT_BYTES: Final = 4
+BETWEEN_TWO: Final = (SEND, EXCHANGE)
+"""What neighbours do in pairs, whatever the group."""
 SLICE_S: Final = 0.15
 MOST_CALL_SHARE: Final = 1 / 40
 """Of the budget for one call: larger messages over slow links would leave no time for anything else."""
@@ -52,13 +62,13 @@ class Buffers:
 def network_probes(device: Device, ranks: Ranks, budget_s: float) -> Iterator[Probe]:
     """Every operation on every level in rising sizes, all groups of as many ranks at once.
 
-    Sends are between neighbours whatever the group, so they are timed once a level.
+    Sends and exchanges are between neighbours whatever the group, so they are timed once a level.
     """
     buffers, before = Buffers(device), dict[tuple[int, str], Probe]()
     for size in SIZES_BYTES:
         for number, group in enumerate(ranks.groups):
             for operation in OPERATIONS:
-                if size > buffers.most_bytes or (operation == SEND and not group.is_whole):
+                if size > buffers.most_bytes or (operation in BETWEEN_TWO and not group.is_whole):
                     continue
                 probe = _collective(device, buffers, group, operation, size)
                 probe.smaller, probe.most_s = before.get((number, operation)), MOST_CALL_SHARE * budget_s
@@ -102,22 +112,41 @@ def _works(operation: str, group: Group, there: Any, back: Any) -> Callable[[], 
         REDUCE_SCATTER: lambda: _SCATTER(part, there, group=group.handle),
         ALL_TO_ALL: lambda: dist.all_to_all_single(back, there, group=group.handle),
         SEND: lambda: _there_and_back(group, there, back),
+        EXCHANGE: lambda: _exchange(group, there, back),
     }
     return works[operation]
 
 
 def _there_and_back(group: Group, there: Any, back: Any) -> None:
     """Neighbours in pairs, all at once: one sends and receives, the other the reverse; an odd one rests."""
-    partner = group.place ^ 1
-    if partner >= len(group.members):
+    other = _partner(group)
+    if other is None:
         return
-    other = group.members[partner]
-    if group.place < partner:
+    if group.place % 2 == 0:
         dist.send(there, other, group=group.handle)
         dist.recv(back, other, group=group.handle)
     else:
         dist.recv(back, other, group=group.handle)
         dist.send(there, other, group=group.handle)
+
+
+def _exchange(group: Group, there: Any, back: Any) -> None:
+    """Neighbours in pairs, all at once: each sends to the other, as stages of 1F1B do; an odd one rests."""
+    other = _partner(group)
+    if other is None:
+        return
+    messages = [
+        dist.P2POp(dist.isend, there, other, group.handle),
+        dist.P2POp(dist.irecv, back, other, group.handle),
+    ]
+    for message in dist.batch_isend_irecv(messages):
+        message.wait()
+
+
+def _partner(group: Group) -> int | None:
+    """The rank in the world of the other one of a pair; None for the last of an odd number."""
+    place = group.place ^ 1
+    return group.members[place] if place < len(group.members) else None
 
 
 def _overlap(device: Device, ranks: Ranks, group: Group) -> Probe:
