@@ -9,6 +9,7 @@ from escala import catalog
 from escala.catalog.networks import network
 from escala.model.network import Attention, Block, Embedding, Experts, FeedForward, Head, Network, Stack
 from escala.model.network import StackRole as Role
+from escala.model.operations import Operations
 from escala.model.plan import (
     PLACEMENTS,
     Compile,
@@ -23,6 +24,7 @@ from escala.model.plan import (
 from escala.model.problem import Problem
 from escala.model.workload import Workload
 from escala.planning.cells import cells, expand, fill
+from escala.planning.defaults import uncompiled
 from escala.planning.simplicity import describe
 from escala.planning.space import (
     Group,
@@ -255,6 +257,24 @@ def test_recompute_is_none_selective_full_or_some_of_a_ranks_layers(pp, modes):
 def test_an_engine_without_compile_has_one_finish_less():
     assert finish_choices(question(), EVERYTHING) == ((0, 1), (0, 1))
     assert finish_choices(question(engine="megatron-core"), EVERYTHING) == ((0,), (0,))
+
+
+def on_a_processor() -> Problem:
+    """The question on a device whose operations a bench timed, as of processors alone."""
+    problem = question()
+    (nodes,) = problem.cluster.groups
+    timed = Operations(**dict.fromkeys(Operations.__slots__, 1.0))
+    nodes = replace(nodes, accelerator=replace(nodes.accelerator, operations=timed))
+    return replace(problem, cluster=replace(problem.cluster, groups=(nodes,)))
+
+
+def test_plans_for_processors_are_compiled_only_when_asked_for():
+    asked = SpaceLimits(fixed={"compile": (int(Compile.DEFAULT),)})
+
+    assert finish_choices(on_a_processor(), EVERYTHING) == ((0,), (0, 1))
+    assert finish_choices(on_a_processor(), asked) == ((1,), (0, 1))
+    assert [each.option for each in uncompiled(on_a_processor(), EVERYTHING)] == ["--fix compile=true"]
+    assert uncompiled(on_a_processor(), asked) == uncompiled(question(), EVERYTHING) == ()
 
 
 def test_a_user_may_forbid_compile():

@@ -60,6 +60,15 @@ def test_a_family_has_either_seconds_or_a_shortage_or_neither(name):
         assert each.plan is not None or each.step_s is None, each
 
 
+def test_a_sequence_too_short_for_context_parallelism_is_the_reason():
+    short = question("llama-3.2-1b", "h100-sxm", 8, 64, 1024)
+
+    found = {each.family: each.why for each in families(short, EVERYTHING, search(short))}
+
+    assert found["cp"] == "planned from 1,024 tokens a rank on, and a sequence has 1,024"
+    assert "1,024 tokens a rank" not in answers("all may fit")["cp"].why
+
+
 def test_the_recommended_plan_answers_for_its_families():
     recommended = [each for each in answers("all may fit").values() if each.why == "recommended"]
 

@@ -141,6 +141,7 @@ def _searched(
     whole: "Cluster",
 ) -> "Asked":
     """The ranking on the devices of the problem; what is assumed is said of the whole machine."""
+    from escala.planning.defaults import uncompiled
     from escala.planning.search import search
     from escala.report.front import CANDIDATES, on_front
     from escala.report.machine import assumed_machine
@@ -157,5 +158,10 @@ def _searched(
     )
     has_energy = found.ranking is not None and found.ranking.footprint.energy_j is not None
     machine = assumed_machine(whole, given, has_energy=has_energy)
-    asked = Asked(problem=problem, limits=limits, found=found, assumed=(*assumed, *machine))
+    asked = Asked(
+        problem=problem,
+        limits=limits,
+        found=found,
+        assumed=(*assumed, *uncompiled(problem, limits), *machine),
+    )
     return on_front(asked, top) if given["pareto"] else asked

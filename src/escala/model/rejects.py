@@ -260,6 +260,8 @@ def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
     layers, stages = problem.workload.network.layers, plans.pp * plans.virtual_stages
     uneven = (plans.split != Split.EVEN) | (layers % stages != 0)
     split = plans.tp * plans.pp * plans.cp * plans.ep > 1
+    split_weights = plans.tp * plans.ep > 1
+    grouped = (plans.zero == 3) & (plans.shard < plans.dp * plans.cp)
     return {
         "tp": plans.tp > 1,
         "pp": plans.pp > 1,
@@ -272,10 +274,12 @@ def needs(problem: Problem, plans: Plans) -> dict[str, Bool]:
         "zero-2": plans.zero == 2,
         "zero-3": plans.zero == 3,
         "no-reshard": (plans.zero == 3) & (plans.reshard == 0),
-        "hsdp": (plans.zero == 3) & (plans.shard < plans.dp * plans.cp),
+        "hsdp": grouped,
+        "hsdp-with-ep": grouped & (plans.shard > 1) & (plans.ep > 1),
         "zero-2-with-pp": (plans.zero >= 2) & (plans.pp > 1),
         "reshard-with-pp": (plans.reshard == 1) & (plans.pp > 1),
         "zero-1-with-model-parallel": (plans.zero == 1) & split,
+        "zero-1-with-split-weights": (plans.zero == 1) & (plans.shard > 1) & split_weights,
         "gpipe": plans.schedule == Schedule.GPIPE,
         "interleaved": plans.schedule == Schedule.INTERLEAVED,
         "zero-bubble-v": plans.schedule == Schedule.ZERO_BUBBLE_V,

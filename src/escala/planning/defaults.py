@@ -17,7 +17,7 @@ from escala.model.plan import Precision
 from escala.model.precision import RECIPES, code, recipe
 from escala.model.problem import Problem
 from escala.model.workload import Lora, Method, Optimizer, OptimizerKind, Workload
-from escala.planning.space import divisors
+from escala.planning.space import SpaceLimits, divisors, is_processor
 
 # Rules of thumb, assumptions all: published runs of 1 to 100 B parameters mostly take 0.5 to 4 M tokens a
 # step, the largest 16 M (Llama 3.1 405B on 16,384 devices); 8,192 is the usual length of pretraining; a
@@ -92,6 +92,14 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
     )
     _refuse_missing_unit(problem, question.precision)
     return problem, (*assumed, *more)
+
+
+def uncompiled(problem: Problem, limits: SpaceLimits) -> tuple[Assumed, ...]:
+    """Why plans for processors are not compiled, where the engine could and nobody chose."""
+    if not is_processor(problem) or "compile" in problem.engine.lacks or "compile" in limits.fixed:
+        return ()
+    reason = "what it gains on a processor was neither measured nor published"
+    return (_assumed("compile", "off", reason, "--fix compile=true"),)
 
 
 def precision_code(name: str) -> Precision:

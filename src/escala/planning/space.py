@@ -6,7 +6,7 @@ times recompute (none, selective, first n layers, full), compile and fused loss.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from typing import Final, TypeAlias
@@ -173,7 +173,7 @@ def _group(
     pipelines: tuple[Pipelines, Pipelines],
 ) -> Group:
     dp, tp, pp, cp = degrees
-    is_split = tp * pp * cp > 1 or any(ep > 1 for ep, _ in experts)
+    deals_experts = any(ep > 1 for ep, _ in experts)
     per_rank = problem.workload.global_batch // dp
     tokens = problem.workload.sequence_tokens // cp
     most = min(MAX_SAMPLES, max(MAX_MICRO_BATCH, MAX_TOKENS // max(tokens, 1)))
@@ -186,7 +186,7 @@ def _group(
         pp=pp,
         cp=cp,
         experts=experts,
-        modes=tuple(_modes(problem, limits, degrees, is_split)),
+        modes=tuple(_modes(problem, limits, degrees, deals_experts)),
         orders=_orders(problem, limits, dp, tp, pp, cp),
         micro=micro,
         sequence=_sequence_choices(problem, limits, tp, cp),
@@ -207,10 +207,11 @@ def _expert_degrees(problem: Problem, limits: SpaceLimits, ranks: int, tp: int) 
 
 
 def _modes(
-    problem: Problem, limits: SpaceLimits, degrees: tuple[int, int, int, int], is_split: bool
+    problem: Problem, limits: SpaceLimits, degrees: tuple[int, int, int, int], deals_experts: bool
 ) -> Iterator[tuple[int, int, int]]:
     """ZeRO stage, resharding, shard group: none to full; HSDP groups fill domains with whole CP groups."""
     dp, tp, pp, cp = degrees
+    split = Plan(dp=dp, tp=tp, pp=pp, cp=cp, ep=1 + deals_experts)
     replicas, modes = dp * cp, [(0, 0, 1)]
     if replicas > 1:
         modes += [(1, 0, replicas), (2, 0, replicas)]
@@ -219,7 +220,7 @@ def _modes(
         for shard in sorted(whole, reverse=True):
             modes += [(3, 0, shard), (3, 1, shard)]
     for zero, reshard, shard in modes:
-        needs = _sharding_needs(zero, bool(reshard), shard < replicas, replicas > 1, is_split, pp > 1)
+        needs = _sharding_needs(replace(split, zero=zero, reshard=reshard == 1, shard=shard))
         kept = (limits.keep(n, (v,)) for n, v in (("zero", zero), ("reshard", reshard), ("shard", shard)))
         is_local = limits.plain.local_steps > 1
         alone = not is_local or (shard < replicas and (zero == 3 or (zero == 0 and cp == 1)))
@@ -233,19 +234,32 @@ def _members(domain_devices: int, tp: int, replicas: int) -> int:
     return inside if replicas % inside == 0 else 1
 
 
-def _sharding_needs(zero: int, reshard: bool, part: bool, many: bool, model: bool, piped: bool) -> set[str]:
+def is_context_short(problem: Problem) -> bool:
+    """Whether context ranks could share a sequence, but would have fewer tokens each than are planned."""
+    tokens = problem.workload.sequence_tokens
+    shared = [tokens // d for d in divisors(problem.cluster.devices) if d > 1 and tokens % (2 * d) == 0]
+    return bool(shared) and max(shared) < MIN_CONTEXT_TOKENS
+
+
+def _sharding_needs(plan: Plan) -> set[str]:
     """Abilities that a sharding mode needs of the engine; the names are those of `model.rejects.needs`."""
+    zero, many, piped = plan.zero, plan.dp * plan.cp > 1, plan.pp > 1
+    part = zero == 3 and plan.shard < plan.dp * plan.cp
+    splits_weights = plan.tp * plan.ep > 1
+    split = splits_weights or piped or plan.cp > 1
     needs = {
         "ddp": zero == 0 and many,
-        "ddp-with-model-parallel": zero == 0 and many and model,
+        "ddp-with-model-parallel": zero == 0 and many and split,
         "zero-1": zero == 1,
         "zero-2": zero == 2,
         "zero-3": zero == 3,
-        "hsdp": zero == 3 and part,
-        "no-reshard": zero == 3 and not reshard,
-        "reshard-with-pp": reshard and piped,
+        "hsdp": part,
+        "hsdp-with-ep": part and plan.shard > 1 and plan.ep > 1,
+        "no-reshard": zero == 3 and not plan.reshard,
+        "reshard-with-pp": plan.reshard and piped,
         "zero-2-with-pp": zero >= 2 and piped,
-        "zero-1-with-model-parallel": zero == 1 and model,
+        "zero-1-with-model-parallel": zero == 1 and split,
+        "zero-1-with-split-weights": zero == 1 and plan.shard > 1 and splits_weights,
     }
     return {ability for ability, needed in needs.items() if needed}
 
@@ -332,9 +346,19 @@ def recompute_choices(problem: Problem, pp: int, limits: SpaceLimits) -> int:
     return sum(count for mode, count in modes.items() if limits.keep("recompute", (int(mode),)))
 
 
+def is_processor(problem: Problem) -> bool:
+    """Whether the devices are processors; these have timed operations, devices of the catalog none."""
+    return problem.accelerator.operations is not None
+
+
 def finish_choices(problem: Problem, limits: SpaceLimits) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Compile off or on, plain or fused loss: what the engine can do and the user allows."""
+    """Compile off or on, plain or fused loss: what the engine can do and the user allows.
+
+    Nobody measured or published what compile gains on a processor: there it is tried only when asked for.
+    """
     lacks = problem.engine.lacks
-    modes = (int(Compile.OFF),) if "compile" in lacks else (int(Compile.OFF), int(Compile.DEFAULT))
+    is_unknown = is_processor(problem) and "compile" not in limits.fixed
+    is_off = "compile" in lacks or is_unknown
+    modes = (int(Compile.OFF),) if is_off else (int(Compile.OFF), int(Compile.DEFAULT))
     losses = (0,) if "fused-loss" in lacks else (0, 1)
     return limits.keep("compile", modes), limits.keep("fused_loss", losses)

@@ -17,7 +17,7 @@ from escala.model.steptime import StepTime
 from escala.planning.cells import cells, expand, fill
 from escala.planning.search import Found
 from escala.planning.simplicity import FAMILIES, Family, family_masks
-from escala.planning.space import Group, SpaceLimits, groups
+from escala.planning.space import MIN_CONTEXT_TOKENS, Group, SpaceLimits, groups, is_context_short
 from escala.planning.variants import finished, recomputed
 from escala.units import difference, show_bytes, show_seconds
 
@@ -182,6 +182,9 @@ def _unbuildable(problem: Problem, limits: SpaceLimits, family: str) -> str:
         return f"the engine {problem.engine.name} cannot do it"
     if limits.fixed:
         return "left out by the fields that were fixed"
+    if family == "cp" and is_context_short(problem):
+        tokens = problem.workload.sequence_tokens
+        return f"planned from {MIN_CONTEXT_TOKENS:,} tokens a rank on, and a sequence has {tokens:,}"
     if family == "pp" and len(problem.workload.network.stacks) > 1:
         return "the network has several stacks, not one stream of layers"
     if family == "hsdp" and not problem.workload.global_batch % problem.cluster.devices:

@@ -8,7 +8,7 @@ from escala.model.network import Attention, Experts, FeedForward
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, needs, parts_of
-from escala.planning.space import SpaceLimits, divisors
+from escala.planning.space import MIN_CONTEXT_TOKENS, SpaceLimits, divisors
 from escala.report.planwords import text_of
 
 DEGREES: Final = ("dp", "tp", "pp", "cp")
@@ -78,10 +78,14 @@ def _faults(problem: Problem, name: str, value: int) -> Iterator[str]:
     given = f"{name}={text_of(name, value)}"
     ability = _ability(name, value)
     if ability in problem.engine.lacks:
-        yield f"{given} needs {ability}, which the engine {problem.engine.name} lacks"
+        same = "; zero=3 with reshard=false shards as much" if ability == "zero-2" else ""
+        yield f"{given} needs {ability}, which the engine {problem.engine.name} lacks{same}"
     undivided = _undivided(_divided(problem, name), value)
     if undivided:
         yield f"{given} does not divide the {_listed(undivided)}"
+    tokens = problem.workload.sequence_tokens // value if name == "cp" and value > 1 else MIN_CONTEXT_TOKENS
+    if tokens < MIN_CONTEXT_TOKENS:
+        yield f"{given} leaves {tokens:,} tokens a rank; plans have {MIN_CONTEXT_TOKENS:,} or more"
     if name == "pp" and value > problem.workload.network.layers:
         yield f"{given} is above the {problem.workload.network.layers:,} layers"
     if name == "ep" and value > 1 and not _experts(problem):
