@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from escala.model.cluster import Link
+from escala.model.engine import DistributedTensors
 from escala.model.estimate import time_of
 from escala.model.operations import Operations
 from escala.model.plan import Plan, Plans, Precision
@@ -32,6 +33,13 @@ TP = Plan(tp=2, precision=Precision.FP32)
 SP = replace(TP, sp=True)
 
 
+def laid(problem: Problem, kind: DistributedTensors) -> Problem:
+    """The problem under an engine of which so much is distributed tensors on gloo."""
+    given = dict(problem.engine.messages)
+    given["gloo"] = replace(given["gloo"], distributed_tensors=kind)
+    return replace(problem, engine=replace(problem.engine, messages=tuple(given.items())))
+
+
 @pytest.fixture
 def problem(ideal: Callable[..., Problem], llama, link: Callable[..., Link]) -> Problem:
     """A decoder of 4 layers on two processors that cost nothing but launches and messages, a second each."""
@@ -40,7 +48,13 @@ def problem(ideal: Callable[..., Problem], llama, link: Callable[..., Link]) -> 
     group = replace(group, accelerator=replace(group.accelerator, operations=TIMED))
     late = replace(link("late", 8, np.inf), latency_s=1.0)
     cluster = replace(found.cluster, groups=(group,), links=(late,), backend="gloo")
-    return replace(found, cluster=cluster)
+    return laid(replace(found, cluster=cluster), DistributedTensors.MODULES)
+
+
+@pytest.fixture
+def own(problem: Problem) -> Problem:
+    """The same where modules see plain tensors."""
+    return laid(problem, DistributedTensors.WEIGHTS)
 
 
 def trained_with(problem: Problem, optimizer: Optimizer) -> Problem:
@@ -89,6 +103,22 @@ def test_an_update_launches_eight_operations_a_split_parameter(problem: Problem)
     assert time(problem, SP).optimizer_s[0] == pytest.approx(8 * 39, rel=1e-12)
     sharded = Plan(dp=2, zero=3, shard=2, reshard=True, precision=Precision.FP32)
     assert time(problem, sharded).optimizer_s[0] == pytest.approx(8 * 39, rel=1e-12)
+
+
+def test_modules_that_see_plain_tensors_launch_what_a_trace_counts(own: Problem):
+    # 19 a layer, 5 of 7 maps and 2 norms each; embedding 11, last norm 5, head and loss 16; SP: 9 norms of 1
+    assert time(own, TP).dispatch_s[0] == pytest.approx(4 * (19 + 45) + 32, rel=1e-12)
+    assert time(own, SP).dispatch_s[0] == pytest.approx(4 * (19 + 45) + 32 + 9, rel=1e-12)
+    # 30 matrices and 9 norms, all at once but for what hands each over
+    assert time(own, TP).optimizer_s[0] == time(own, SP).optimizer_s[0] == pytest.approx(39, rel=1e-12)
+
+
+def test_modules_that_see_plain_tensors_send_less_for_norms_and_loss(own: Problem):
+    # as above, but for two messages of the loss and one of each norm, in every micro-batch
+    assert time(own, TP).tensor_parallel_s[0] == 2 * (4 * 4 + 2 + 2)
+    assert time(own, SP).tensor_parallel_s[0] == 18 + 18 + 2 * (2 + 9)
+    twice = replace(SP, micro_batches=2)
+    assert time(own, twice).tensor_parallel_s[0] == 2 * (18 + 18 + 2 * (2 + 9))
 
 
 def test_plain_replicas_know_no_distributed_tensors(problem: Problem):

@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from escala.model.distributed import (
-    EMBEDDING_LAUNCHES,
-    LOSS_LAUNCHES,
-    MAP_LAUNCHES,
-    RMS_NORM_LAUNCHES,
-    UPDATE_LAUNCHES,
-)
+from escala.model.distributed import COUNTED
+from escala.model.engine import DistributedTensors
 
+STYLES, OWN = COUNTED[DistributedTensors.MODULES], COUNTED[DistributedTensors.WEIGHTS]
 pytestmark = pytest.mark.optional
 TESTS = Path(__file__).parents[1]
 PATIENCE_S = 120.0
@@ -40,6 +36,11 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+def layer(counts: dict[str, Any], way: str) -> int:
+    """Launches of one layer more."""
+    return int(counts[f"{way} 4"]["launches"] - counts[f"{way} 3"]["launches"])
+
+
 def test_tp_all_reduces_twice_a_layer_each_way_at_both_ends_and_for_the_loss(counts: dict[str, Any]):
     streams = 4 * 2 * 2 + 2
 
@@ -56,20 +57,42 @@ def test_sp_gathers_and_scatters_instead_and_sums_every_norm_three_times(counts:
 
 
 def test_a_layer_launches_about_as_many_operations_as_the_model_says(counts: dict[str, Any]):
-    tp, sp = (counts[f"{way} 4"]["launches"] - counts[f"{way} 3"]["launches"] for way in ("tp", "sp"))
-    updates = UPDATE_LAUNCHES[2]
+    tp, sp = (layer(counts, way) for way in ("tp", "sp"))
+    update = STYLES.update[2]
 
     # round numbers: 20 a map stand for 137 / 7
-    assert 7 * (MAP_LAUNCHES + updates) == pytest.approx(tp, rel=0.05)
-    assert 2 * (RMS_NORM_LAUNCHES + updates) == pytest.approx(sp - tp, rel=0.05)
+    assert 7 * (STYLES.linear_map + update) == pytest.approx(tp, rel=0.05)
+    assert 2 * (STYLES.rms_norm + update) == pytest.approx(sp - tp, rel=0.05)
 
 
 def test_the_ends_launch_about_as_many_operations_as_the_model_says(counts: dict[str, Any]):
-    layer = counts["tp 4"]["launches"] - counts["tp 3"]["launches"]
-    ends = counts["tp 3"]["launches"] - 3 * layer
+    ends = counts["tp 3"]["launches"] - 3 * layer(counts, "tp")
 
-    expected = EMBEDDING_LAUNCHES + MAP_LAUNCHES + LOSS_LAUNCHES + 2 * UPDATE_LAUNCHES[2]
-    assert expected == pytest.approx(ends, rel=0.05)
+    assert STYLES.embedding + STYLES.head + 2 * STYLES.update[2] == pytest.approx(ends, rel=0.05)
+
+
+def test_a_layer_of_escala_launches_what_the_model_says(counts: dict[str, Any]):
+    tp, sp = (layer(counts, way) for way in ("own tp", "own sp"))
+
+    # 7 maps and 2 norms
+    assert OWN.layer + 7 * OWN.linear_map + 2 * OWN.norm_vector + 9 * OWN.update[2] == tp
+    assert 2 * OWN.rms_norm == sp - tp
+
+
+def test_the_ends_of_escala_launch_what_the_model_says_and_eight_a_step(counts: dict[str, Any]):
+    ends = counts["own tp 3"]["launches"] - 3 * layer(counts, "own tp")
+
+    # the update of all parameters and their norm are eight operations, whatever the layers
+    assert OWN.embedding + OWN.norm_vector + OWN.head + 3 * OWN.update[2] + 8 == ends
+
+
+def test_escala_sends_less_for_the_loss_and_sums_every_norm_once(counts: dict[str, Any]):
+    tp, sp = (counts[f"own {way} 4"]["sent"] for way in ("tp", "sp"))
+
+    assert tp[f"all_reduce of {STREAM}"] == 18
+    assert (sp[f"all_gather_into_tensor of {STREAM}"], sp[f"reduce_scatter_tensor of {STREAM}"]) == (18, 18)
+    assert tp[f"all_reduce of {NUMBERS}"] + tp[f"all_reduce of {2 * NUMBERS}"] == OWN.loss_messages
+    assert sp[f"all_reduce of {VECTOR}"] == 2 * 4 + 1
 
 
 def test_the_bench_divides_by_the_operations_that_it_launches(counts: dict[str, Any]):

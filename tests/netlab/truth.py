@@ -8,14 +8,16 @@ import os
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from escala import read_cluster
 from escala.catalog.families import network_from_config
+from escala.model.engine import DistributedTensors
 from escala.model.estimate import estimate
 from escala.model.plan import Plans
+from escala.model.problem import Problem
 from escala.model.steptime import StepTime
 from escala.planning.defaults import Question, answerable
 from netlab.cases import Case, Shape
@@ -97,8 +99,14 @@ def predicted(bench: Path, case: Case) -> StepTime:
         global_batch=case.global_batch,
         precision="fp32",
     )
-    problem, _ = answerable(question)
+    problem = under_styles(answerable(question)[0])
     return estimate(problem, Plans.of(case.plan)).time
+
+
+def under_styles(problem: Problem) -> Problem:
+    """The problem under PyTorch's own styles of TP, which a lab runs."""
+    messages = replace(problem.messages, distributed_tensors=DistributedTensors.MODULES)
+    return replace(problem, engine=replace(problem.engine, messages=((problem.cluster.backend, messages),)))
 
 
 def _row(setting: Setting, case: Case, time: StepTime, steps: Mapping[str, list[float]]) -> Row:

@@ -48,6 +48,18 @@ class Gathering(StrEnum):
     SUBGROUPS = "subgroups"
 
 
+class DistributedTensors(StrEnum):
+    """What is a tensor that knows how it is split: nothing, all that split modules touch, or weights alone.
+
+    MODULES: the styles of torch.distributed.tensor.parallel. WEIGHTS: modules see their rank's part as a
+    plain tensor, as under escala train.
+    """
+
+    NONE = "none"
+    MODULES = "modules"
+    WEIGHTS = "weights"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTime:
     """What the software costs in time.
@@ -165,8 +177,8 @@ class EngineMessages:
     `prefetches`: gathers of sharded weights run beside computation. `gradient_bucket_bytes`: gradients wait
     until so many are together, the first time only for `first_bucket_bytes`; 0 is no bucket. `counts_ends`:
     embedding, head and root send messages of their own. `gathers_input_again`: SP keeps a rank's part of an
-    input and gathers it again for backward. `has_distributed_tensors`: what is split over ranks is a tensor
-    that knows so (DTensor), see `distributed`.
+    input and gathers it again for backward. `distributed_tensors`: which tensors know how they are split
+    (DTensor), see `distributed`.
     """
 
     prefetches: bool = True
@@ -174,7 +186,7 @@ class EngineMessages:
     first_bucket_bytes: float = 0.0
     counts_ends: bool = False
     gathers_input_again: bool = True
-    has_distributed_tensors: bool = False
+    distributed_tensors: DistributedTensors = DistributedTensors.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

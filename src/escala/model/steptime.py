@@ -10,7 +10,14 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, doublings
-from escala.model.distributed import end_launches_s, matrices, norm_sums, norms, update_launches_s
+from escala.model.distributed import (
+    end_launches_s,
+    launches,
+    matrices,
+    norm_sums,
+    norms,
+    update_launches_s,
+)
 from escala.model.efficiency import memory_bytes_per_s
 from escala.model.layers import LayerTime
 from escala.model.matmuls import Shape
@@ -97,17 +104,18 @@ def _over_layers(rank: Rank, plans: Plans, name: str) -> F64:
 
 
 def end_syncs_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    """Tensor ranks meet behind the embedding and before the head, and three times for the loss.
+    """Tensor ranks meet behind the embedding and before the head, and two or three times for the loss.
 
-    Each end as a layer's part does, the loss with one number a token; where the engine's record counts ends.
-    Source: Megatron-LM section 3 (Shoeybi 2019), messages of a step of PyTorch's loss_parallel.
+    Each end as a layer's part does, the loss with three numbers a token; where the engine's record counts
+    ends. Source: Megatron-LM section 3 (Shoeybi 2019), messages of steps of PyTorch, see `distributed`.
     """
     if not problem.messages.counts_ends:
         return np.zeros(len(plans))
     stack, link = problem.workload.network.main, layer_wires(problem, plans).tensor
     shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
     once_s = tensor_sync_s(problem, plans, stream_bytes(stack, shape), link)
-    loss_s = link.reduce_s(3.0 * shape.tokens * 4.0, 3.0)
+    known = launches(problem)
+    loss_s = link.reduce_s(3.0 * shape.tokens * 4.0, 3.0 if known is None else known.loss_messages)
     has_head = rank.head_s > 0
     each_s = once_s * (has_head.astype(np.float64) + (rank.embedding_s > 0)) + np.where(has_head, loss_s, 0.0)
     return np.asarray(each_s * plans.micro_batches, np.float64)
