@@ -117,7 +117,7 @@ def verdict_line() -> str:
         f" *does not fit*, {out.risky} *risky* and {out.fits} *fits*; of {ran.rows:,} that ran,"
         f" {_refused(ran)} are called *does not fit*: {_refused(scores.ran)} of the {scores.ran.rows:,} whose"
         f" source prints recompute and offload, {_refused(scores.ran_unprinted)} of the"
-        f" {scores.ran_unprinted.rows:,} whose source does not.\n"
+        f" {scores.ran_unprinted.rows:,} whose source does not, which are judged with full recompute.\n"
     )
 
 
@@ -251,7 +251,7 @@ def verdict_table() -> str:
     rows = [
         ("ended out of memory", scores.ran_out),
         ("ran, recompute and offload printed", scores.ran),
-        ("ran, recompute or offload not printed", scores.ran_unprinted),
+        ("ran, recompute or offload not printed: judged with full recompute", scores.ran_unprinted),
         ("ran, both together", scores.all_ran),
     ]
     head = ("the run", "rows", "*fits*", "*risky*", "*does not fit*", "share of these")

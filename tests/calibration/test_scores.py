@@ -1,6 +1,6 @@
 """Errors, coverage and verdicts by hand arithmetic, and their limiting cases."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from escala.calibration.samples import Errors, Sample, errors_of, groups_of
 from escala.calibration.scores import DIMENSIONS, score, verdicts_of, worst_of
+from escala.calibration.scoring import predict
 from escala.model.memory import Verdict
+from escala.model.plan import Recompute
 
 
 def sample(published: float, predicted: float, configuration: str = "", ratio: float = 1.2) -> Sample:
@@ -143,6 +145,18 @@ def test_verdicts_of_runs_that_died_and_of_runs_that_ran(predicted):
 
     assert (found.ran_out.does_not_fit, found.ran_out.risky, found.ran_out.fits) == (1, 1, 2)
     assert found.ran.does_not_fit_share == pytest.approx(1 / 5, rel=1e-12)
+
+
+def test_a_run_whose_recompute_is_not_printed_is_judged_with_full_recompute(reading):
+    plain = replace(reading, plan=replace(reading.plan, recompute=Recompute.NONE), imputed=())
+    open_one = replace(plain, imputed=("recompute",))
+    full = replace(plain, plan=replace(plain.plan, recompute=Recompute.FULL))
+
+    told, judged, least = predict([plain, open_one, full])
+
+    assert (judged.need_share, judged.verdict) == (least.need_share, least.verdict)
+    assert judged.need_share < told.need_share
+    assert (judged.step_s, judged.memory_bytes) == (told.step_s, told.memory_bytes)
 
 
 @given(st.lists(st.tuples(st.sampled_from(Verdict), st.booleans())))

@@ -174,7 +174,8 @@ def test_rows_that_the_fit_has_seen_say_so_and_what_they_are_worth_without_their
         assert f"{label}: in the fit {inside}; its source left out {out}" in text.out.splitlines()[:5]
         assert re.search(rf"in the fit</dt><dd>{inside}<.*its source left out</dt><dd>{out}<", page)
     plain, scores = " ".join(text.out.split()), found.scores
-    for ran, which in ((scores.ran, "recompute printed"), (scores.ran_unprinted, "recompute not printed")):
+    unknown = "recompute not printed and taken as full"
+    for ran, which in ((scores.ran, "recompute printed"), (scores.ran_unprinted, unknown)):
         called = f"{ran.does_not_fit_share:.1%}".replace("%", " %")
         assert f"{ran.rows:,} runs that ran, {which}: {called} called does not fit" in plain
     assert f"{scores.ran.rows + scores.ran_unprinted.rows:,} runs that ran, both together: " in plain

@@ -29,6 +29,8 @@ from escala.model.plan import Offload, Plan, Plans
 from escala.model.problem import Problem
 from escala.model.workload import Lengths, Lora, Method, Optimizer, OptimizerKind, Workload
 
+RECOMPUTE: Final = "recompute"
+"""What `imputed` says where the source prints none."""
 # Share of a padded sequence that is computed, where rates are printed in padded tokens. PyTorch BERT sorts
 # sequences of 512 into bins of 64 and leaves those of 128 whole (its run scripts: phase1/unbinned and
 # phase2/bin_size_64; share: step-time study, 1.3). MLPerf removes padding, half of the tokens (Krell 2021,
@@ -80,7 +82,7 @@ class Reading:
     @property
     def tests_verdict(self) -> bool:
         """False where the source leaves out what decides whether a run fits: recompute, offload."""
-        return not {"recompute", "offload"} & set(self.imputed)
+        return not {RECOMPUTE, "offload"} & set(self.imputed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

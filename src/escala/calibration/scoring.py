@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from escala.calibration.reading import Reading
+from escala.calibration.reading import RECOMPUTE, Reading
 from escala.calibration.software import Counter
 from escala.calibration.widths import widened
 from escala.model.estimate import deal, memory_of, timed_layers
 from escala.model.interval import interval_ratio, regime
-from escala.model.memory import Verdict
-from escala.model.plan import Plans
+from escala.model.memory import Memory, Verdict
+from escala.model.plan import Plan, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.steptime import step_time
 
@@ -30,7 +30,8 @@ class Prediction:
     """One reading answered: seconds with their 80 % factor, bytes in the reading's counter, verdict.
 
     `step_ratio` makes the interval step_s / ratio to step_s * ratio, wider where fields of the row are
-    assumed; `need_share` is the predicted need over the capacity of the device.
+    assumed; `need_share` is the predicted need over the capacity of the device. It and the verdict are those
+    of full recompute where the source prints none: not known is not "none".
     """
 
     reading: Reading
@@ -69,8 +70,8 @@ def _predicted(readings: Sequence[Reading]) -> list[Prediction]:
     problem, plans = readings[0].problem, Plans.of([reading.plan for reading in readings])
     dealt, ratios = deal(problem, plans), interval_ratio(problem, regime(problem, plans))
     seconds = step_time(problem, plans, dealt.pairs, dealt.parts, timed_layers(problem, plans)).step_s
-    space = memory_of(problem, plans, dealt)
-    shares = space.needed_bytes / problem.accelerator.memory_bytes
+    space, least = memory_of(problem, plans, dealt), _least_memory(problem, readings)
+    shares = least.needed_bytes / problem.accelerator.memory_bytes
     return [
         Prediction(
             reading=reading,
@@ -78,7 +79,19 @@ def _predicted(readings: Sequence[Reading]) -> list[Prediction]:
             step_ratio=widened(float(ratios[i]), reading.imputed),
             memory_bytes=float(getattr(space, COUNTED[reading.counter])[i]),
             need_share=float(shares[i]),
-            verdict=Verdict(int(space.verdict[i])),
+            verdict=Verdict(int(least.verdict[i])),
         )
         for i, reading in enumerate(readings)
     ]
+
+
+def _least_memory(problem: Problem, readings: Sequence[Reading]) -> Memory:
+    """Memory of the lighter reading of each row, which decides whether the run can have fit."""
+    plans = Plans.of([_lighter(reading) for reading in readings])
+    return memory_of(problem, plans, deal(problem, plans))
+
+
+def _lighter(reading: Reading) -> Plan:
+    if RECOMPUTE not in reading.imputed:
+        return reading.plan
+    return replace(reading.plan, recompute=Recompute.FULL, recompute_layers=0)

@@ -126,7 +126,7 @@ def fit_lines(given: Scores) -> list[str]:
         [f"{count(dead.rows)} run{plural(dead.rows)} out of memory, called: {called}"] if dead.rows else []
     )
     known = _ran_line(given.ran, "that ran, recompute printed")
-    unknown = _ran_line(given.ran_unprinted, "that ran, recompute not printed")
+    unknown = _ran_line(given.ran_unprinted, "that ran, recompute not printed and taken as full")
     every = _ran_line(given.all_ran, "that ran, both together") if known and unknown else []
     return [*lines, *known, *unknown, *every]
 
