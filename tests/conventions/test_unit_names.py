@@ -39,8 +39,8 @@ COUNTS = words(
 )
 EXTENTS = words("batch dim hidden inner inside k kernel outer pattern period rank stride vocab weights width")
 
-# Classes in which every number counts the same thing, said once in the class: parameters, pairs of a table.
-COUNTING = words("Parameters Shards Slots")
+# Classes in which every number counts the same thing, said once in the class: launches, parameters, pairs.
+COUNTING = words("Launches Parameters Shards Slots")
 
 # The degrees, switches, choices and verdicts of a plan, whole names; in columns a choice is a code.
 PLAN = words(
