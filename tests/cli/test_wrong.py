@@ -275,6 +275,18 @@ def test_values_that_no_plan_can_have_are_the_answer_no_with_the_rule(run, eight
     assert said in " ".join(result.out.split())
 
 
+def test_a_context_degree_that_leaves_too_few_tokens_is_named(run):
+    result = run("plan", "llama-3.1-8b", *EIGHT, "--seq", "2048", "--fix", "cp=4")
+
+    assert "cp=4 leaves 512 tokens a rank; plans have 1,024 or more" in " ".join(result.out.split())
+
+
+def test_zero_2_is_said_to_be_sharding_without_gathering_again(run):
+    result = run("plan", "llama-3.1-8b", *EIGHT, "--fix", "zero=2")
+
+    assert "zero=3 with reshard=false shards as much" in " ".join(result.out.split())
+
+
 def test_the_heads_that_tp_does_not_divide_are_named(run):
     result = run("plan", "qwen2-1.5b", *EIGHT, "--fix", "tp=8")
 

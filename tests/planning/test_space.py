@@ -147,11 +147,15 @@ def test_one_replica_has_nothing_to_shard():
     assert group(question(), tp=4, pp=2).modes == ((0, 0, 1),)
 
 
-def test_the_engine_reshards_no_weights_in_a_pipeline_and_shards_fully_with_tensor_parallelism():
+def test_the_engine_reshards_no_weights_in_a_pipeline_and_deals_no_split_parameters():
     found = group(question(devices=16, batch=32), tp=2, pp=2)
 
-    # torchtitan's rules: model parallelism is with fully_shard, which does not reshard in a pipeline
-    assert found.modes == ((3, 0, 4),)
+    # fully_shard does not reshard in a pipeline, and ZeRO-1 deals whole parameters, which tp has split
+    assert found.modes == ((0, 0, 1), (3, 0, 4))
+
+
+def test_zero_1_goes_with_a_pipeline():
+    assert group(question(devices=16, batch=32), tp=1, pp=2).modes == ((0, 0, 1), (1, 0, 8), (3, 0, 8))
 
 
 def test_micro_batches_are_all_divisors_of_a_replicas_share():
