@@ -9,7 +9,6 @@ from escala import catalog
 from escala.catalog.networks import network
 from escala.model.network import Attention, Block, Embedding, Experts, FeedForward, Head, Network, Stack
 from escala.model.network import StackRole as Role
-from escala.model.operations import Operations
 from escala.model.plan import (
     PLACEMENTS,
     Compile,
@@ -264,11 +263,10 @@ def test_an_engine_without_compile_has_one_finish_less():
 
 
 def on_a_processor() -> Problem:
-    """The question on a device whose operations a bench timed, as of processors alone."""
+    """The question on a device that a bench calls a processor."""
     problem = question()
     (nodes,) = problem.cluster.groups
-    timed = Operations(**dict.fromkeys(Operations.__slots__, 1.0))
-    nodes = replace(nodes, accelerator=replace(nodes.accelerator, operations=timed))
+    nodes = replace(nodes, accelerator=replace(nodes.accelerator, architecture="cpu"))
     return replace(problem, cluster=replace(problem.cluster, groups=(nodes,)))
 
 

@@ -31,6 +31,7 @@ MAX_MICRO_BATCH: Final = 64
 MAX_TOKENS: Final = 131_072
 MAX_SAMPLES: Final = 1024
 MIN_CONTEXT_TOKENS: Final = 1024
+PROCESSOR: Final = "cpu"
 Pipelines: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
@@ -347,8 +348,8 @@ def recompute_choices(problem: Problem, pp: int, limits: SpaceLimits) -> int:
 
 
 def is_processor(problem: Problem) -> bool:
-    """Whether the devices are processors; these have timed operations, devices of the catalog none."""
-    return problem.accelerator.operations is not None
+    """Whether the devices are processors, as a bench says; the catalog has none."""
+    return problem.accelerator.architecture == PROCESSOR
 
 
 def finish_choices(problem: Problem, limits: SpaceLimits) -> tuple[tuple[int, ...], tuple[int, ...]]:
