@@ -21,7 +21,8 @@ def transfer_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
     """Activations and their gradients between stages: single sends * one send + exchanges * one exchange.
 
     Sends show in full where both ranks wait for them; how many do is told by the order of a schedule, see
-    `single_sends` and `exchanges`. Compared with a program of what PyTorch, Megatron and DeepSpeed post.
+    `single_sends` and `exchanges`.
+    Source: Narayanan 2021, section 4.1; a program of what PyTorch, Megatron-LM and DeepSpeed post.
     """
     singles_s = single_sends(problem, plans) * send_once_s(problem, plans, wires)
     exchanges_s = exchanges(plans) * exchange_once_s(problem, plans, wires)
