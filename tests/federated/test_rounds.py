@@ -22,7 +22,7 @@ from escala.federated.nodes import TooFew  # noqa: E402
 from escala.federated.rounds import Rounds, Standing  # noqa: E402
 from escala.federated.selection import choose  # noqa: E402
 from escala.federated.serverstate import load, rounds_of, save  # noqa: E402
-from escala.federated.strategy import strategy_of  # noqa: E402
+from escala.federated.strategy import EVERYBODY, strategy_of  # noqa: E402
 from federated.softmax import Softmax  # noqa: E402
 
 FULL = Training(rounds=exactly(3), clients_per_round=4, batch=8, learning_rate=0.2)
@@ -370,3 +370,15 @@ def test_clients_kept_out_for_their_data_are_never_asked(fleet_of_hand):
     rounds, _ = a_run(FULL, fleet_of_hand(6), kept_out=[1, 4])
 
     assert [each.cohort for each in rounds.until(3)] == [(0, 2, 3, 5)] * 3
+
+
+@pytest.mark.parametrize(("rule", "given"), [("Bulyan", {}), ("MultiKrum", {"num_nodes_to_select": 4})])
+def test_any_strategy_of_flower_runs_by_our_rules(fleet_of_hand, rule, given):
+    # Bulyan holds against f of 4 f + 3 clients
+    training = replace(FULL, clients_per_round=7, least_clients=7)
+    strategy = getattr(flower, rule)(**EVERYBODY, num_malicious_nodes=1, **given)
+    lie = put({"w": np.full((4, 3), 1e6, np.float32), "b": np.zeros(3, np.float32)})
+    rounds, _ = a_run(training, fleet_of_hand(7), mods=[faulty(1, lie)], strategy=strategy)
+
+    assert len(list(rounds.until(2))) == 2
+    assert np.abs(rounds.standing.weights["w"]).max() < 10

@@ -150,12 +150,16 @@ def write_connection(federation: Federation) -> None:
     (federation.folder / HOME / "config.toml").write_text(text)
 
 
-def superlink_command(federation: Federation, host: str = LOCAL) -> list[str]:
-    """The server: TLS, only nodes whose keys it was told; leaves the work to `server_command`."""
+def superlink_command(federation: Federation, host: str | None = None) -> list[str]:
+    """The server: TLS, only nodes whose keys it was told; leaves the work to `server_command`.
+
+    It listens at its address, or at another one of its host.
+    """
     credentials = federation.folder / CREDENTIALS
+    own, _, port = federation.address.rpartition(":")
     return [
         command("flower-superlink"),
-        *("--host", host, "--port", federation.address.rpartition(":")[2]),
+        *("--host", host or own, "--port", port),
         *("--ssl-ca-certfile", str(credentials / AUTHORITY)),
         *("--ssl-certfile", str(credentials / CERTIFICATE)),
         *("--ssl-keyfile", str(credentials / KEY)),
