@@ -92,7 +92,7 @@ def _exists(dotted: str) -> bool:
     try:
         importlib.import_module(dotted)
     except ModuleNotFoundError as error:
-        if error.name == "torch":
+        if error.name in ("cryptography", "torch"):
             return True
         return attribute in dir(importlib.import_module(module))
     except MissingExtra:
