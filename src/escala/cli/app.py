@@ -31,6 +31,7 @@ VERBS: Final = {
     "watch": "Run any command, sample what it uses, and find its steps.",
     "profile": "Say what a training step does and waits for, recorded or run here.",
     "train": "Run a plan on a real model, and set predicted beside measured.",
+    "export": "Write what a run has learned as files that transformers or peft load.",
     "scale": "Run a plan on several numbers of devices, and say what more devices lose.",
     "record": "Read the logs that a run left into one record.",
     "verify": "Compare a recorded run with what was predicted for its plan.",

@@ -156,9 +156,11 @@ what_options = stacked(
         default="pretrain",
         metavar="NAME",
         show_default=True,
-        help="pretrain, full or lora.",
+        help="pretrain, full, lora or qlora.",
     ),
-    click.option("--lora-rank", type=Whole(1, 65536), help="Rank of the adapters, for --method lora."),
+    click.option(
+        "--lora-rank", type=Whole(1, 65536), help="Rank of the adapters, for --method lora or qlora."
+    ),
     click.option(
         "--optimizer",
         type=Word(),

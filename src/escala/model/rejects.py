@@ -79,7 +79,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.SHARD: "the shard group does not divide dp x cp, is no multiple of cp or goes not with ZeRO",
     Reject.ENGINE: "the engine cannot do this combination",
     Reject.PRECISION: "the device has no unit for this precision",
-    Reject.NOT_PLANNED: "offload, QLoRA and adapters are described but not planned yet",
+    Reject.NOT_PLANNED: "offload is described but not planned yet",
     Reject.LOCAL_STEPS: "local steps need replicas: zero 0 with cp 1, or HSDP, with all experts in each",
     Reject.SITE_POWER: "the devices draw more than the site or rack allows",
     Reject.MEMORY: "does not fit in device memory",

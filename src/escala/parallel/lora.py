@@ -29,14 +29,19 @@ ENDS: Final = {
 ALPHA_RATIO: Final = 2
 """Adapters are scaled by alpha / rank; alpha = 2 x rank as is usual with peft."""
 ADAPTER: Final = "lora_"
+BASE_MODEL: Final = "base_model_name_or_path"
+"""What peft calls the model that adapters belong to."""
 EXPERT_DIMS: Final = 3
 """Matrices of experts are stacked in one parameter: experts, rows, columns."""
 
 
-def adapt(module: nn.Module, parts: Parts, workload: Workload, precision: Precision) -> None:
-    """Freeze the module and put adapters beside its linear maps; nothing for other methods than (Q)LoRA."""
+def adapt(module: nn.Module, parts: Parts, workload: Workload, precision: Precision) -> dict[str, Any]:
+    """Freeze the module and put adapters beside its linear maps; nothing for other methods than (Q)LoRA.
+
+    What comes back is the content of peft's adapter_config.json; empty without adapters.
+    """
     if workload.method not in (Method.LORA, Method.QLORA):
-        return
+        return {}
     lora = workload.lora or Lora()
     named = list(_targets(module, parts, lora))
     _refuse(module, lora, named, is_quantised=workload.method is Method.QLORA)
@@ -45,7 +50,7 @@ def adapt(module: nn.Module, parts: Parts, workload: Workload, precision: Precis
         module.to(AUTOCAST[precision])
     if workload.method is Method.QLORA:
         _quantise(module, parts)
-    _inject(module, lora, named)
+    return _inject(module, lora, named)
 
 
 def is_adapted(module: nn.Module) -> bool:
@@ -112,7 +117,7 @@ def _quantised(linear: nn.Linear) -> nn.Module:
     return result
 
 
-def _inject(module: nn.Module, lora: Lora, named: list[str]) -> None:
+def _inject(module: nn.Module, lora: Lora, named: list[str]) -> dict[str, Any]:
     from peft import LoraConfig, inject_adapter_in_model
 
     is_transposed = not isinstance(module.get_submodule(named[0]), nn.Linear)
@@ -131,3 +136,13 @@ def _inject(module: nn.Module, lora: Lora, named: list[str]) -> None:
     held: dict[str, Any] = {name: each for name, each in module.named_parameters() if each.requires_grad}
     assert held, "no adapter is trained"
     assert all(ADAPTER in name for name in held), sorted(held)[:4]
+    return _facts(chosen, module)
+
+
+def _facts(chosen: Any, module: nn.Module) -> dict[str, Any]:
+    """The settings of adapters as peft stores them, so that peft finds the maps again in the base model."""
+    facts: dict[str, Any] = {
+        name: sorted(value) if isinstance(value, set) else value for name, value in chosen.to_dict().items()
+    }
+    is_language_model = type(module).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    return {**facts, "task_type": "CAUSAL_LM" if is_language_model else None, "inference_mode": True}

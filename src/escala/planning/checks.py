@@ -9,7 +9,7 @@ from escala.model.problem import Problem
 from escala.model.rejects import has_units
 from escala.model.workload import Method, OptimizerKind, Phase
 
-PLANNED_METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA)
+PLANNED_METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA, Method.QLORA)
 PLANNED_OPTIMIZERS: Final = (OptimizerKind.ADAMW, OptimizerKind.SGD)
 
 

@@ -41,7 +41,8 @@ OPTIMIZERS: Final = {
     "adamw-8bit": Optimizer(state_bytes=1.0),
     "sgd": Optimizer(kind=OptimizerKind.SGD, moments=1),
 }
-METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA)
+METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA, Method.QLORA)
+ADAPTED: Final = (Method.LORA, Method.QLORA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
         global_batch=batch,
         total_tokens=question.total_tokens,
         method=method,
-        lora=Lora(rank=question.lora_rank or Lora().rank) if method is Method.LORA else None,
+        lora=Lora(rank=question.lora_rank or Lora().rank) if method in ADAPTED else None,
         optimizer=_optimizer(question.optimizer),
     )
     problem = Problem(
@@ -176,8 +177,11 @@ def _method(question: Question) -> Method:
     if question.method not in METHODS:
         raise unknown("method", shown(question.method), METHODS, f"choose {', '.join(METHODS)}")
     method = Method(question.method)
-    if question.lora_rank is not None and method is not Method.LORA:
-        raise InvalidInput(f"--lora-rank goes with --method lora, and the method is '{method}'; change one")
+    if question.lora_rank is not None and method not in ADAPTED:
+        wanted = " or ".join(ADAPTED)
+        raise InvalidInput(
+            f"--lora-rank goes with --method {wanted}, and the method is '{method}'; change one"
+        )
     return method
 
 

@@ -66,8 +66,8 @@ def refuse_impossible(problem: Problem, plans: tuple[Plan, ...], where: str) -> 
     if cluster.links[-1].domain_devices < cluster.devices:
         joined = f"{cluster.links[-1].domain_devices:,} of {cluster.devices:,}"
         raise InvalidInput(f"{where}: the last of cluster.links joins {joined} devices; let it join all")
-    if (work.method is Method.LORA) != (work.lora is not None):
-        raise InvalidInput(f"{where}: workload.lora goes with method lora, and only with it; change one")
+    if (work.method in (Method.LORA, Method.QLORA)) != (work.lora is not None):
+        raise InvalidInput(f"{where}: workload.lora goes with method lora or qlora; change one")
     for stack in work.network.stacks:
         _refuse_stack(stack, f"{where}: workload.network")
     for plan in plans:

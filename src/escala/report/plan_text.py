@@ -25,6 +25,7 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
+from escala.report.measured_text import lacking
 from escala.report.numbers import (
     bar,
     count,
@@ -37,6 +38,7 @@ from escala.report.refusal_text import print_refusal
 from escala.units import difference, digits, percent
 
 INDENT: Final = 5
+ADAPTED: Final = {"lora": "LoRA", "qlora": "QLoRA"}
 
 
 def print_answer(console: Console, given: Answer) -> None:
@@ -59,7 +61,7 @@ def print_header(console: Console, given: Answer) -> None:
     """Workload, cluster and the size of the search, in two or three lines."""
     work, cluster, width = given.workload, given.cluster, width_of(console)
     active = "" if work.active_parameters == work.parameters else f", {short(work.active_parameters)} active"
-    method = work.method if work.lora_rank is None else f"LoRA, rank {work.lora_rank}"
+    method = work.method if work.lora_rank is None else f"{ADAPTED[work.method]}, rank {work.lora_rank}"
     what: list[Chunk] = [
         Text(work.network, style=STRONG),
         f"{short(work.parameters)} parameters{active}",
@@ -74,7 +76,7 @@ def print_header(console: Console, given: Answer) -> None:
         f"{plans_text(given.considered)} in {digits(max(given.search_s, 0.01), 2)} s",
     ]
     measured = flow(cluster.measured, width)
-    for each in (*flow(what, width), *flow(where, width), *measured, Text()):
+    for each in (*flow(what, width), *flow(where, width), *measured, *lacking(cluster, width), Text()):
         put(console, each)
 
 

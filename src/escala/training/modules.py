@@ -1,6 +1,5 @@
 """The module that a run trains: our decoder of a network, a Hugging Face model, or a person's own."""
 
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -52,10 +51,12 @@ def facts_of(module: nn.Module, network: Network) -> dict[str, Any]:
     """What an export needs to build the module again: the config of transformers, or the network's name."""
     config = getattr(module, "config", None)
     if config is not None and hasattr(config, "to_dict"):
-        return dict(config.to_dict())
+        return {**config.to_dict(), "architectures": [type(module).__name__]}
     return {"escala_network": network.name}
 
 
-def is_folder(module: str | None) -> bool:
-    """Whether a module is named by a folder, which may hold weights to begin with."""
-    return module is not None and Path(module).is_dir()
+def named_base(module: str | None) -> str | None:
+    """The model under adapters, as peft names it: a folder with weights; None where they are random."""
+    from escala.parallel.models import has_weights
+
+    return module if module is not None and not names_function(module) and has_weights(module) else None

@@ -10,7 +10,14 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from escala.errors import InvalidInput  # noqa: E402
-from escala.training.checkpoint import Checkpoints, TrainState, export, latest  # noqa: E402
+from escala.training.checkpoint import (  # noqa: E402
+    Checkpoints,
+    Form,
+    TrainState,
+    checkpoint_of,
+    export,
+    latest,
+)
 
 
 def saved(folder: Path, is_tied: bool = False) -> torch.nn.Module:
@@ -86,5 +93,26 @@ def test_adapters_are_not_written_as_a_model(tmp_path: Path):
     optimizer = torch.optim.SGD(model.parameters())
     Checkpoints(tmp_path).save(TrainState(chunks=(model,), optimizer=optimizer, config={"name": "tiny"}))
 
-    with pytest.raises(InvalidInput, match="holds adapters beside frozen weights"):
+    with pytest.raises(InvalidInput, match="--adapter, or added to the weights with --merged"):
         export(latest(tmp_path), tmp_path / "out")
+    with pytest.raises(InvalidInput, match="does not say how its adapters are scaled"):
+        export(latest(tmp_path), tmp_path / "out", Form.MERGED)
+
+
+def test_a_model_has_no_adapters_to_write(tmp_path: Path):
+    saved(tmp_path / "run")
+
+    with pytest.raises(InvalidInput, match="without adapters; leave --adapter out"):
+        export(latest(tmp_path / "run"), tmp_path / "out", Form.ADAPTER)
+
+
+@pytest.mark.parametrize("given", ["run", "run/checkpoints", "run/checkpoints/step-00000001"])
+def test_a_run_its_checkpoints_and_one_of_them_name_the_same(tmp_path: Path, given: str):
+    saved(tmp_path / "run" / "checkpoints")
+
+    assert checkpoint_of(tmp_path / given) == tmp_path / "run" / "checkpoints" / "step-00000001"
+
+
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path):
+    with pytest.raises(InvalidInput, match="holds no whole checkpoint"):
+        checkpoint_of(tmp_path)

@@ -5,18 +5,22 @@ state)` reads in place, whatever layout saved; `export` writes what transformers
 """
 
 from escala.training.checkpoint.facts import Facts, read_facts
-from escala.training.checkpoint.folders import SaveFailed, checkpoints, latest
+from escala.training.checkpoint.folders import CHECKPOINTS, SaveFailed, checkpoint_of, checkpoints, latest
 from escala.training.checkpoint.loading import load
 from escala.training.checkpoint.saving import Checkpoints
 from escala.training.checkpoint.state import Resumed, TrainState
-from escala.training.checkpoint.weights import export
+from escala.training.checkpoint.weights import Exported, Form, export
 
 __all__ = [
+    "CHECKPOINTS",
     "Checkpoints",
+    "Exported",
     "Facts",
+    "Form",
     "Resumed",
     "SaveFailed",
     "TrainState",
+    "checkpoint_of",
     "checkpoints",
     "export",
     "latest",

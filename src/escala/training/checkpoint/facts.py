@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ class Facts:
     plan: Mapping[str, Any]
     config: Mapping[str, Any]
     versions: Mapping[str, str]
+    adapter: Mapping[str, Any] = field(default_factory=dict)
     schema: str = SCHEMA
 
 

@@ -12,6 +12,8 @@ from typing import Final
 
 from escala.errors import EscalaError, InvalidInput
 
+CHECKPOINTS: Final = "checkpoints"
+"""Where the folder of a run has them."""
 PARTIAL: Final = ".partial"
 OLDER: Final = f".older{PARTIAL}"
 WHOLE: Final = re.compile(r"step-(\d{8,})")
@@ -42,6 +44,18 @@ def checkpoints(folder: Path) -> list[Path]:
 def latest(folder: Path) -> Path | None:
     """The whole checkpoint of the last step; None where there is none yet."""
     return next(reversed(checkpoints(folder)), None)
+
+
+def checkpoint_of(run: Path) -> Path:
+    """The checkpoint that a folder means: itself, the newest of a run, or the newest of a folder of them."""
+    if run in checkpoints(run.parent):
+        return run
+    found = checkpoints(run / CHECKPOINTS) or checkpoints(run)
+    if not found:
+        raise InvalidInput(
+            f"{run} holds no whole checkpoint; name the folder of a run that has saved, or a step-... of it"
+        )
+    return found[-1]
 
 
 def prepare(folder: Path) -> None:

@@ -23,11 +23,12 @@ from escala.training.checkpoint.state import Resumed, TrainState
 from escala.training.checkpoint.tensors import (
     GROUP,
     MODEL,
-    OPTIMIZER,
     RANDOM,
+    REPLICA,
     empty_states,
     model_tensors,
     names_of,
+    of_replica,
     seed_afresh,
     set_groups,
     set_random_states,
@@ -48,14 +49,19 @@ def load(folder: Path, state: TrainState) -> Resumed:
     is_same = _is_same_layout(state, facts)
     _agree(folder, (*_differences(state, facts, saved), *_untrained(state, saved, names)))
     kept = empty_states(state.optimizer, names, saved)
-    wanted = _wanted(state, names, kept)
+    has_own = any(name.startswith(REPLICA) for name in saved)
+    begin = of_replica(state.replica if is_same and has_own else None)
+    wanted = _wanted(state, names, kept, begin)
     random = f"{RANDOM}{_rank()}"
     if is_same:
         wanted[random] = None
     _read(folder, wanted)
     for parameter, empty in kept.items():
-        states(state.optimizer)[parameter] = {key: wanted[_key(names, parameter, key)] for key in empty}
+        states(state.optimizer)[parameter] = {
+            key: wanted[_key(begin, names, parameter, key)] for key in empty
+        }
     notes = _settings_notes(set_groups(state.optimizer, names, wanted))
+    notes = (*notes, *_replica_notes(state, is_same=is_same, has_own=has_own))
     if is_same:
         set_random_states(wanted[random])
     else:
@@ -73,19 +79,22 @@ def _counted(state: TrainState, facts: Facts) -> TrainState:
 
 
 def _wanted(
-    state: TrainState, names: Mapping[nn.Parameter, list[str]], kept: Mapping[nn.Parameter, dict[str, Any]]
+    state: TrainState,
+    names: Mapping[nn.Parameter, list[str]],
+    kept: Mapping[nn.Parameter, dict[str, Any]],
+    begin: str,
 ) -> dict[str, Any]:
     """Where everything that this rank needs is read into."""
     wanted: dict[str, Any] = dict(model_tensors(state.chunks))
     for parameter, empty in kept.items():
-        wanted.update({_key(names, parameter, key): value for key, value in empty.items()})
+        wanted.update({_key(begin, names, parameter, key): value for key, value in empty.items()})
     for group in state.optimizer.param_groups:
         wanted[f"{GROUP}{names[group['params'][0]][0]}"] = None
     return wanted
 
 
-def _key(names: Mapping[nn.Parameter, list[str]], parameter: nn.Parameter, key: str) -> str:
-    return f"{OPTIMIZER}{names[parameter][0]}.{key}"
+def _key(begin: str, names: Mapping[nn.Parameter, list[str]], parameter: nn.Parameter, key: str) -> str:
+    return f"{begin}{names[parameter][0]}.{key}"
 
 
 def _metadata(folder: Path) -> dict[str, Any]:
@@ -176,6 +185,17 @@ def _afresh(facts: Facts) -> str:
 def _settings_notes(changed: set[str]) -> tuple[str, ...]:
     told = sorted(changed - set(QUIET))
     return (f"the optimizer's {', '.join(told)} of the checkpoint are used, not this run's",) if told else ()
+
+
+def _replica_notes(state: TrainState, *, is_same: bool, has_own: bool) -> tuple[str, ...]:
+    """Replicas whose optimizers had gone apart, and do not go on with their own."""
+    if has_own and not (is_same and state.replica is not None):
+        return (
+            "of the replicas' own optimizers the first one's state goes on in all: the layout is another",
+        )
+    if state.replica is not None and not has_own:
+        return ("the checkpoint has one optimizer's state, with which all replicas go on",)
+    return ()
 
 
 def _rank() -> int:

@@ -38,6 +38,7 @@ from escala.training.checkpoint.tensors import (
     group_values,
     model_tensors,
     names_of,
+    of_replica,
     optimizer_values,
     random_states,
 )
@@ -168,7 +169,7 @@ def _values(state: TrainState) -> dict[str, Any]:
     rank = dist.get_rank() if dist.is_initialized() else 0
     return {
         **model_tensors(state.chunks),
-        **optimizer_values(state.optimizer, names),
+        **optimizer_values(state.optimizer, names, of_replica(state.replica)),
         **group_values(state.optimizer, names),
         f"{RANDOM}{rank}": random_states(),
     }
@@ -185,6 +186,7 @@ def _facts(state: TrainState) -> Facts:
         scaler={} if state.scaler is None else asdict(state.scaler),
         plan=state.plan,
         config=state.config,
+        adapter=state.adapter,
         versions=versions(),
     )
 

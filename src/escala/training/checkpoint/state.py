@@ -31,8 +31,9 @@ class TrainState:
 
     `chunks` are the stages that this rank holds, with the names of the whole model; `samples` is the cursor
     of the data; `seed` is what this rank's random numbers begin with. `plan` is the document of a plan.json,
-    and `config` what `export` writes as config.json; both are stored as they are. `losses` are those of the
-    last steps, for whoever looks into a checkpoint.
+    `config` what `export` writes as config.json and `adapter` what it writes as adapter_config.json; all are
+    stored as they are. `losses` are those of the last steps, for whoever looks into a checkpoint. `replica` is
+    the number of the replica whose optimizer this is where replicas take local steps, None where they do not.
     """
 
     chunks: tuple[nn.Module, ...]
@@ -44,6 +45,8 @@ class TrainState:
     scaler: Scaler | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    adapter: Mapping[str, Any] = field(default_factory=dict)
+    replica: int | None = None
 
     @property
     def layout(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 model.<name>             a parameter or buffer, under its name in the whole model
 optimizer.<name>.<key>   what the optimizer keeps for a parameter
+replica.<n>.optimizer... the same of a replica that trains alone between meetings, from the second on
 group.<name>             the settings of the parameter's group (rate, betas, decay)
 random.<rank>            the random states of a rank
 
@@ -24,7 +25,7 @@ from torch.optim import Optimizer
 
 from escala.errors import InvalidInput
 
-MODEL, OPTIMIZER, GROUP, RANDOM = "model.", "optimizer.", "group.", "random."
+MODEL, OPTIMIZER, GROUP, RANDOM, REPLICA = "model.", "optimizer.", "group.", "random.", "replica."
 WRAPPERS: Final = ("_checkpoint_wrapped_module.", "_orig_mod.")
 """What recompute and torch.compile put between the names of a model."""
 MEANS: Final = ("params", "foreach", "fused", "capturable", "differentiable")
@@ -58,13 +59,20 @@ def plain(name: str) -> str:
     return name
 
 
-def optimizer_values(optimizer: Optimizer, names: Mapping[nn.Parameter, list[str]]) -> dict[str, Any]:
+def of_replica(replica: int | None) -> str:
+    """What names of an optimizer's values begin with; the first replica's are those that any layout reads."""
+    return f"{REPLICA}{replica}.{OPTIMIZER}" if replica else OPTIMIZER
+
+
+def optimizer_values(
+    optimizer: Optimizer, names: Mapping[nn.Parameter, list[str]], begin: str
+) -> dict[str, Any]:
     """What the optimizer keeps, under all names of each parameter."""
     found: dict[str, Any] = {}
     for parameter, kept in states(optimizer).items():
         for key, value in kept.items():
             if value is not None:
-                found.update({f"{OPTIMIZER}{name}.{key}": value for name in names[parameter]})
+                found.update({f"{begin}{name}.{key}": value for name in names[parameter]})
     return found
 
 
