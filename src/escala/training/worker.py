@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return work(place, rest)
     except EscalaError as error:
-        leave_words(str(error))
+        leave_words(str(error), doing=_doing(error))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -44,7 +44,12 @@ class Words(ErrorHandler):
 
     def record_exception(self, e: BaseException) -> None:
         """Write the exception and where it came from."""
-        leave_words(f"{type(e).__name__}: {e}", "".join(traceback.format_exception(e)))
+        leave_words(f"{type(e).__name__}: {e}", "".join(traceback.format_exception(e)), _doing(e))
+
+
+def _doing(error: BaseException) -> str:
+    """What the work noted of where it was."""
+    return next(iter(getattr(error, "__notes__", ())), "")
 
 
 def ended(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from escala.training.launch import RunFailed, start
 
 if __name__ == "__main__":
-    work, folder, ranks = sys.argv[1:]
+    work, folder, ranks, restarts = sys.argv[1:]
     told: list[str] = []
     end, code = "done", 0
     try:
@@ -16,7 +16,7 @@ if __name__ == "__main__":
             f"start_work:{work}",
             [folder],
             folder=Path(folder) / "run",
-            restarts=1,
+            restarts=int(restarts),
             tell=told.append,
         )
     except RunFailed as failed:

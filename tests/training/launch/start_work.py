@@ -26,6 +26,13 @@ def fails_once(place: Place, arguments: Sequence[str]) -> int:
     return 0
 
 
+def fails_in_step_7(place: Place, arguments: Sequence[str]) -> int:
+    note(arguments[0], place)
+    error = ValueError("a fault that stays")
+    error.add_note("step 7")  # as the watchdog of a session does
+    raise error
+
+
 def is_told_wrong(place: Place, arguments: Sequence[str]) -> int:
     note(arguments[0], place)
     raise InvalidInput("tp=6 does not divide 32 heads; choose 1, 2, 4, 8, 16 or 32")

@@ -14,11 +14,13 @@ from escala.training.launch.words import leave_words
 class Failure:
     """As torchelastic's ProcessFailure."""
 
-    def __init__(self, folder: Path, code: int, said: str = "", timestamp: int = 100) -> None:
+    def __init__(
+        self, folder: Path, code: int, said: str = "", timestamp: int = 100, doing: str = ""
+    ) -> None:
         self.exitcode, self.timestamp, self.error_file = code, timestamp, str(folder / f"{said[:9]}.json")
         self.message: Any = "Signal"
         if said:
-            self.message = {"message": said}
+            self.message = {"message": said, "extraInfo": {"doing": doing}}
             Path(self.error_file).write_text(json.dumps({"message": self.message}))
 
     def signal_name(self) -> str:
@@ -52,6 +54,34 @@ def test_a_code_without_words_is_told(tmp_path: Path):
     fault = first_fault({1: Failure(tmp_path, 5)})
 
     assert (str(fault), fault.code) == ("rank 1 ended with code 5 and said nothing", 5)
+
+
+def test_an_error_names_the_step_in_which_it_came(tmp_path: Path):
+    fault = first_fault({2: Failure(tmp_path, 1, "ValueError: no such token", doing="step 12")})
+
+    assert str(fault) == "rank 2 failed in step 12: ValueError: no such token"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_again"),
+    [
+        (("ValueError: bad <T at 0x7f1a>", "step 5"), ("ValueError: bad <T at 0x7fcc>", "step 5"), True),
+        (("ValueError: bad", "step 5"), ("ValueError: bad", "step 6"), False),
+        (("ValueError: bad", "step 5"), ("ValueError: worse", "step 5"), False),
+        (("RuntimeError: Broken pipe", "step 5"), ("RuntimeError: Broken pipe", "step 5"), False),
+        (("Hang: rank 1 is missing", ""), ("Hang: rank 1 is missing", ""), False),
+        (("", ""), ("", ""), False),
+    ],
+)
+def test_an_error_that_comes_again_at_the_same_place_is_no_passing_one(
+    tmp_path: Path, before: tuple[str, str], after: tuple[str, str], is_again: bool
+):
+    # another rank may be the one that raises it
+    first = first_fault({0: Failure(tmp_path, 1, before[0], doing=before[1])})
+    second = first_fault({1: Failure(tmp_path, 1, after[0], doing=after[1])})
+
+    assert not first.repeats(None)
+    assert second.repeats(first) is is_again
 
 
 def test_last_words_are_what_torchelastic_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

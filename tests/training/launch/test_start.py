@@ -22,13 +22,13 @@ ROOT = HERE.parents[2]
 PATIENCE_S = 180
 
 
-def begun(work: str, folder: Path, ranks: int = 2) -> subprocess.Popen[str]:
+def begun(work: str, folder: Path, ranks: int = 2, restarts: int = 1) -> subprocess.Popen[str]:
     paths = os.pathsep.join((str(ROOT / "src"), str(HERE)))
     # not what the launcher sets where nobody has: torch.compile, in a test before, sets the folder for good
     own = ("OMP_NUM_THREADS", "TORCHINDUCTOR_CACHE_DIR")
     environment = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.Popen(
-        [sys.executable, str(HERE / "start_job.py"), work, str(folder), str(ranks)],
+        [sys.executable, str(HERE / "start_job.py"), work, str(folder), str(ranks), str(restarts)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,6 +65,16 @@ def test_ranks_start_again_after_a_fault_that_passes(tmp_path: Path):
     cores = len(os.sched_getaffinity(0))
     assert int(rank(tmp_path, "0-0")["OMP_NUM_THREADS"]) <= max(cores // 2, 1)
     assert rank(tmp_path, "0-0")["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "run" / "compiled")
+
+
+def test_an_error_that_comes_again_ends_the_run_and_says_why(tmp_path: Path):
+    seen = ended(begun("fails_in_step_7", tmp_path, ranks=1, restarts=3))
+
+    assert seen["told"] == ["rank 0 failed in step 7: ValueError: a fault that stays; start 2 of 4"]
+    assert seen["end"].startswith(
+        "rank 0 failed in step 7: ValueError: a fault that stays; it came again after a new start"
+    )
+    assert not (tmp_path / "rank-0-2.json").exists()
 
 
 def test_wrong_input_is_one_line_and_no_further_start(tmp_path: Path):

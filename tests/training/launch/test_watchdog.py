@@ -51,6 +51,15 @@ def test_ranks_that_compute_for_long_go_on(seen: dict[str, Any]):
     assert [rank["words"] for rank in seen["computes"]] == ["", ""]
 
 
+def test_an_error_is_told_with_the_step_in_which_it_came(tmp_path: Path):
+    watched, error = watchdog.Watchdog(None, tmp_path), ValueError("no such token")
+    watched.step(7)
+
+    watched.__exit__(ValueError, error, None)
+
+    assert error.__notes__ == ["step 7"]
+
+
 def test_the_limit_is_ten_median_steps_without_what_was_saved_between_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,6 +1,7 @@
 """Keeps the ranks of one machine alive: torchelastic's agent, which also says why it starts them again.
 
-Needs torch. What cannot be helped by another start (wrong input, an interrupt) ends the run at once.
+Needs torch. What cannot be helped by another start ends the run: wrong input and an interrupt at once, an
+error when it comes again at the same place.
 """
 
 import uuid
@@ -14,7 +15,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from escala.training.launch.blame import first_fault
+from escala.training.launch.blame import Fault, first_fault
 
 FINAL: Final = (2, 3, 130)
 """Exit codes of wrong input, of a missing part and of an interrupt: the next start would end the same way."""
@@ -29,12 +30,16 @@ class Agent(LocalElasticAgent):
     def __init__(self, spec: WorkerSpec, logs: DefaultLogsSpecs, tell: Callable[[str], None]) -> None:
         super().__init__(spec, logs, start_method="spawn", shutdown_timeout=SAVING_S)
         self._tell = tell
+        self._before: Fault | None = None
+        self.is_repeated = False
 
     def _monitor_workers(self, worker_group: Any) -> Any:
         result = super()._monitor_workers(worker_group)
         if result.state is WorkerState.FAILED:
             fault = first_fault(result.failures)
-            if fault.code in FINAL:
+            self.is_repeated = fault.repeats(self._before)
+            self._before = fault
+            if fault.code in FINAL or self.is_repeated:
                 self._remaining_restarts = 0
             elif self._remaining_restarts > 0:
                 count = worker_group.spec.max_restarts

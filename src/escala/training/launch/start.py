@@ -43,7 +43,8 @@ def start(
 ) -> None:
     """Run `work` ("module:function") with its arguments as so many ranks, until they are done.
 
-    What keeps a rank from going on is a RunFailed after `restarts` more starts; an interrupt is a
+    What keeps a rank from going on is a RunFailed after `restarts` more starts, or after one that ended with
+    the same error at the same place; an interrupt is a
     KeyboardInterrupt once all ranks have ended. `tell` hears of every further start.
     """
     if devices < 1:
@@ -61,15 +62,16 @@ def start(
         except SignalException as asked:
             raise KeyboardInterrupt from asked
     if result.is_failed():
-        raise _end(first_fault(result.failures), logs)
+        raise _end(first_fault(result.failures), logs, is_repeated=agent.is_repeated)
 
 
-def _end(fault: Fault, logs: Path) -> BaseException:
+def _end(fault: Fault, logs: Path, *, is_repeated: bool) -> BaseException:
     if fault.code == INTERRUPTED:
         return KeyboardInterrupt()
     if fault.code in (InvalidInput.exit_code, MissingExtra.exit_code):
         return RunFailed(fault.said, fault.code)  # of what was given, not of a rank
-    return RunFailed(f"{fault}; what the ranks printed is in {logs}", fault.code)
+    again = "; it came again after a new start, so another one would not help" if is_repeated else ""
+    return RunFailed(f"{fault}{again}; what the ranks printed is in {logs}", fault.code)
 
 
 def settings(devices: int, folder: Path, given: Mapping[str, str]) -> dict[str, str]:

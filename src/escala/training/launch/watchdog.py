@@ -66,7 +66,9 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Watch no more."""
+        """Watch no more; an error is told with the step in which it happened."""
+        if error is not None:
+            error.add_note(f"step {self._step}")
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
