@@ -36,6 +36,47 @@ def test_no_batch_is_suggested_while_the_signal_drowns():
     assert Noise().after(drowned).batch is None
 
 
+def drawn(made: np.random.Generator, steps: int) -> Noise:
+    """Noise of 50 weights, gradient 0.1 each, deviation 1: the scale is 50 / 0.5 = 100 samples."""
+    noise = Noise()
+    for _ in range(steps):
+        few, rest = (0.1 + made.normal(size=50) / np.sqrt(each) for each in (64, 192))
+        many = (64 * few + 192 * rest) / 256
+        noise = noise.after(
+            Lengths(few=64, many=256, few_squared_norm=few @ few, many_squared_norm=many @ many)
+        )
+    return noise
+
+
+def test_four_of_five_intervals_hold_the_noise_scale():
+    made = np.random.default_rng(5)
+
+    found = [drawn(made, 30).estimate for _ in range(400)]
+
+    inside = [each.low <= 100 <= (each.high or np.inf) for each in found]
+    assert np.mean(inside) == pytest.approx(0.8, abs=0.06)  # 3 deviations of 400 draws
+
+
+def test_where_the_signal_may_be_none_there_is_no_upper_end():
+    # signals -3 and 4 in turn, noise 8: the mean 0.5 is within its own scatter, 3.5 / sqrt(23) = 0.73, of 0
+    weak = [Lengths(few=1, many=2, few_squared_norm=8 + each, many_squared_norm=4 + each) for each in (-3, 4)]
+    noise = Noise()
+    for number in range(24):
+        noise = noise.after(weak[number % 2])
+
+    assert [(squared_signal(each), noise_trace(each)) for each in weak] == [(-3, 8), (4, 8)]
+    assert noise.estimate is not None
+    assert noise.estimate.high is None
+    assert 0 < noise.estimate.low < noise.estimate.batch == pytest.approx(8 / 0.5, rel=1e-12)
+
+
+def test_few_steps_tell_no_number():
+    made = np.random.default_rng(5)
+
+    assert drawn(made, 19).batch is not None
+    assert drawn(made, 19).estimate is None
+
+
 def test_one_batch_size_tells_nothing():
     with pytest.raises(InvalidInput, match="cannot be compared"):
         Lengths(few=8, many=8, few_squared_norm=1.0, many_squared_norm=1.0)

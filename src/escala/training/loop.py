@@ -123,6 +123,7 @@ def _record(
 ) -> StepRecord:
     job, (step_s, wait_s), (began_s, session) = run.job, seconds, clock
     elapsed_s = time.perf_counter() - began_s
+    noise = run.done.noise.estimate
     return StepRecord(
         schema=STEP_SCHEMA,
         step=run.done.step,
@@ -139,7 +140,10 @@ def _record(
         left_s=elapsed_s / session * (job.choices.steps - run.done.step),
         is_observed=is_observed,
         is_skipped=outcome.is_skipped,
-        noise_batch=run.done.noise.batch,
+        noise_batch=None if noise is None else noise.batch,
+        noise_low=None if noise is None else noise.low,
+        noise_high=None if noise is None else noise.high,
+        noise_steps=run.done.noise.steps,
     )
 
 

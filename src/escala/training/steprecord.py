@@ -15,7 +15,8 @@ class StepRecord:
     highest of the ranks so far, of the device's allocator; None on processors, whose allocator keeps no
     account. `is_observed` steps ran under the profiler and are slower; `held_out_loss` is there where the
     step was followed by an evaluation, `noise_batch` (samples a step beyond which more buy little) where it
-    was asked for and shows.
+    was asked for and shows, with its 80 % interval `noise_low` to `noise_high` (None: no upper end is known);
+    `noise_steps` have told of it in this session, 0 where nothing was watched.
     """
 
     schema: str
@@ -35,3 +36,6 @@ class StepRecord:
     is_skipped: bool
     held_out_loss: float | None = None
     noise_batch: float | None = None
+    noise_low: float | None = None
+    noise_high: float | None = None
+    noise_steps: int = 0
