@@ -12,12 +12,14 @@ from escala.errors import EscalaError
 from escala.measurement.cause import Cause, cause_of
 from escala.measurement.profile.analyse import Planned, profile
 from escala.measurement.profile.read import read_traces
-from escala.measurement.profile.record import Profile
+from escala.measurement.profile.record import Prediction, Profile
 from escala.measurement.runrecord import RUN_SCHEMA, Figure, LogFile, Peak, RunRecord, StepTimes
+from escala.measurement.sampling.others import OtherWork
 from escala.measurement.verify import Verified, verify
 from escala.model.columns import F64
 from escala.planning.simplicity import describe as title_of
 from escala.training.job import Job
+from escala.training.noise import LEAST_STEPS
 from escala.training.sinks import LINES
 from escala.training.steprecord import StepRecord
 
@@ -32,7 +34,9 @@ class Trained:
     """What a run came to. Schema escala/train@1; `unsaid` says what could not be compared, and why.
 
     Losses are means in nats per target. `held_out_loss` is that of the last evaluation.
-    `noise_batch` is the batch, in samples, beyond which more data parallelism buys little, if it was watched.
+    `noise_batch` is the batch, in samples, beyond which more data parallelism buys little, if it was watched,
+    and `noise_low` to `noise_high` its 80 % interval; without an upper end where that is not known.
+    `other_work` is what else ran on the first node while steps were made, None where psutil is missing.
     """
 
     schema: str
@@ -47,10 +51,13 @@ class Trained:
     last_loss: float | None
     held_out_loss: float | None
     noise_batch: float | None
+    noise_low: float | None = None
+    noise_high: float | None = None
     run: RunRecord | None
     verified: Verified | None
     profile: Profile | None
     cause: Cause | None
+    other_work: OtherWork | None = None
     checkpoint: str | None
     notes: tuple[str, ...]
     unsaid: tuple[str, ...]
@@ -125,12 +132,15 @@ def concluded(
     is_interrupted: bool,
     checkpoint: Path | None,
     notes: tuple[str, ...],
+    other_work: OtherWork | None = None,
 ) -> Trained:
     """The document of a run: what it recorded, predicted beside measured, the likely cause of the gap."""
     unsaid: list[str] = []
     run = run_record(job, records, peak_bytes)
     if run is None:
         unsaid.append("predicted against measured: too few steps")
+    if records and records[-1].noise_batch is None and records[-1].noise_steps:
+        unsaid.append(_unheard(records[-1].noise_steps))
     seen = _profile(job, traces, unsaid)
     told = None if seen is None or seen.predicted is None else seen.predicted
     losses = [each.held_out_loss for each in records if each.held_out_loss is not None]
@@ -147,14 +157,30 @@ def concluded(
         last_loss=records[-1].loss if records else None,
         held_out_loss=losses[-1] if losses else None,
         noise_batch=records[-1].noise_batch if records else None,
+        noise_low=records[-1].noise_low if records else None,
+        noise_high=records[-1].noise_high if records else None,
         run=run,
         verified=None if run is None else _verified(job, run, unsaid),
         profile=seen,
-        cause=None if told is None or seen is None else cause_of(told, seen.critical.step_s),
+        cause=None if told is None or seen is None else _cause(told, seen, other_work),
+        other_work=other_work,
         checkpoint=None if checkpoint is None else str(checkpoint),
         notes=notes,
         unsaid=tuple(unsaid),
     )
+
+
+def _cause(told: Prediction, seen: Profile, others: OtherWork | None) -> Cause | None:
+    return cause_of(told, seen.critical.step_s, data_s=seen.critical.phases.data_s, others=others)
+
+
+def _unheard(steps: int) -> str:
+    """Why a watched noise is not told."""
+    if steps < LEAST_STEPS:
+        return (
+            f"the noise of the gradients: {steps} steps are too few for a number; give {LEAST_STEPS} or more"
+        )
+    return f"the noise of the gradients: it drowned their signal over {steps:,} steps; give more"
 
 
 def _verified(job: Job, run: RunRecord, unsaid: list[str]) -> Verified | None:

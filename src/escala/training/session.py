@@ -1,5 +1,6 @@
 """One session of a run on one rank: trains, evaluates, saves, concludes. Prints nothing."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,9 +14,10 @@ from escala.errors import InvalidInput
 from escala.inputs import reason
 from escala.measurement.bench.rounds import Stop, stoppable
 from escala.measurement.job.trace import collect
+from escala.measurement.sampling.others import Others, OtherWork
 from escala.parallel.batch import Batch
 from escala.parallel.step import evaluate
-from escala.training.checkpoint import Checkpoints, TrainState, latest
+from escala.training.checkpoint import CHECKPOINTS, Checkpoints, TrainState, latest
 from escala.training.conclude import Trained, concluded
 from escala.training.data.feed import Feed
 from escala.training.data.tensors import batch_of
@@ -25,7 +27,7 @@ from escala.training.launch.place import Place
 from escala.training.launch.watchdog import Watchdog
 from escala.training.loop import Progress, Run, steps
 from escala.training.observe import LEAST, Observed, observed_steps
-from escala.training.ready import CHECKPOINTS, Ready, Setting, ready
+from escala.training.ready import Ready, Setting, ready
 from escala.training.sinks import sinks
 from escala.training.steprecord import StepRecord
 
@@ -81,6 +83,7 @@ class _Session:
             run = stack.enter_context(self._run())
             watch = stack.enter_context(Watchdog(store_of(self.setting.place, "hang"), job.folder))
             watch.step(self.ready.state.step + 1)
+            others = Others(os.getppid())  # who started this rank started the others of the node
             for record in steps(run, stop, observer, watched):
                 with watch.phase("evaluating"):
                     told = self._evaluated(record)
@@ -90,9 +93,11 @@ class _Session:
                 with watch.phase("saving"):
                     self._saved(keep, run.done, records)
                 watch.step(record.step + 1)
+            other_work = others.work()
             with watch.phase("saving the last step"):
                 self._saved_last(keep, run.done, records)
-        return self._concluded(records, observer, is_observed=len(records) > LEAST - 5 and bool(watched))
+        is_observed = len(records) > LEAST - 5 and bool(watched)
+        return self._concluded(records, observer, other_work, is_observed=is_observed)
 
     def _observer(self) -> Observed:
         folder = self.ready.job.folder / TRACES
@@ -182,7 +187,12 @@ class _Session:
         return replace(self.ready.state, step=done.step, samples=done.samples, losses=losses)
 
     def _concluded(
-        self, records: list[StepRecord], observer: Observed, *, is_observed: bool
+        self,
+        records: list[StepRecord],
+        observer: Observed,
+        other_work: OtherWork | None,
+        *,
+        is_observed: bool,
     ) -> Trained | None:
         peak = _most(observer.peak_bytes)
         if is_observed:
@@ -198,6 +208,7 @@ class _Session:
             is_interrupted=not records or records[-1].step < self.ready.job.choices.steps,
             checkpoint=latest(self.ready.job.folder / CHECKPOINTS),
             notes=self.ready.notes,
+            other_work=other_work,
         )
 
 
