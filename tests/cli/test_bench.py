@@ -71,6 +71,7 @@ def test_a_plan_says_which_numbers_were_measured(run, bench: Path):
     said = " ".join(result.out.split())
     assert "measured (bench.json, 2026-11-30): fp32 products 1.00 TFLOP/s" in said
     assert "memory 20.0 GB/s · measured node 4.00 GB/s, 20.0 µs" in said
+    assert "not in bench.json, 2026-11-30: attention, convolutions, passes, launches and AdamW by" in said
     assert result.longest <= 80
 
 
@@ -80,7 +81,10 @@ def test_explain_says_so_too_also_from_a_plan_file(run, bench: Path):
     document = json.loads(run("explain", "plan.json", "--json").out)
     assert document["cluster"]["source"] == "bench.json, 2026-11-30"
     assert document["cluster"]["measured"][1] == "bf16 products 4.00 TFLOP/s"
-    assert "measured (bench.json, 2026-11-30)" in run("explain", "1").out
+    assert "by constants of GPUs" in document["cluster"]["unmeasured"][0]
+    said = run("explain", "1").out
+    assert "measured (bench.json, 2026-11-30)" in said
+    assert "not in bench.json, 2026-11-30: attention" in said
 
 
 def test_a_part_of_what_was_measured_can_be_planned_and_no_more(run, bench: Path):

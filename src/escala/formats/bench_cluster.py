@@ -18,6 +18,7 @@ from escala.catalog.clusters import MOST_DEVICES
 from escala.catalog.loader import find
 from escala.catalog.places import NODE_POWER_RATIO, site
 from escala.errors import InvalidInput, spoken
+from escala.formats.bench_gaps import unmeasured
 from escala.formats.bench_links import links_of, words
 from escala.formats.bench_operations import large_flop_per_s, operations_of
 from escala.formats.bench_record import BENCH_SCHEMA, FINGERPRINT_SCHEMA, NETWORK, Bench
@@ -75,6 +76,7 @@ def bench_cluster(bench: Bench, origin: str = "bench.json", gpus: int | None = N
         place=_place(bench),
         backend=bench.backend,
         measured=(f"measured ({file}): {told[0]}", *told[1:]),
+        unmeasured=unmeasured(bench, known_device(bench.device.name)),
     )
 
 

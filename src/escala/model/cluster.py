@@ -156,8 +156,8 @@ class Place:
 class Cluster:
     """Groups of devices, the link levels between them from the innermost outwards, hosts, storage, site.
 
-    `measured` says in words which numbers a measurement gave, and which one; `place` where it was made,
-    `backend` which library sent its messages, where that is known.
+    `measured` says in words which numbers a measurement gave, and which one, `unmeasured` what stands in for
+    those that it lacks; `place` where it was made, `backend` which library sent its messages, where known.
     """
 
     name: str
@@ -168,6 +168,7 @@ class Cluster:
     site: Site
     source: str = "given by the user"
     measured: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
     place: Place | None = None
     backend: str = ""
 

@@ -71,6 +71,7 @@ class ClusterView:
     price_date: str | None
     price_source: str | None
     measured: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

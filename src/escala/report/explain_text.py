@@ -25,6 +25,7 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
+from escala.report.measured_text import lacking
 from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, seconds
 from escala.report.trace_text import print_trace
 from escala.units import percent
@@ -68,7 +69,8 @@ def print_title(console: Console, given: Explained) -> None:
         f"{count(cluster.devices)} × {cluster.accelerator}",
         f"engine {given.engine}",
     ]
-    for each in (*flow(what, width_of(console)), *flow(cluster.measured, width_of(console))):
+    width = width_of(console)
+    for each in (*flow(what, width), *flow(cluster.measured, width), *lacking(cluster, width)):
         put(console, each)
     for rule in given.broken_rules:
         put(console, Text(f"cannot be run: {rule}", style="red"))

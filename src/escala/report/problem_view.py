@@ -80,6 +80,7 @@ def cluster_view(problem: Problem) -> ClusterView:
         price_date=site.price_date,
         price_source=site.price_source,
         measured=cluster.measured,
+        unmeasured=cluster.unmeasured,
     )
 
 
