@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from escala.parallel.optimizers import optimizer_of
 from escala.parallel.outer import Outer
 from escala.parallel.parallelize import parallelize
 from escala.parallel.step import Step
+from escala.training.checkpoint import Checkpoints, TrainState, latest, load
 from parallel.models import model
 from parallel.oracle import batch
 
@@ -44,6 +46,62 @@ def trained(plan: Plan) -> dict[str, Any]:
         "sent": sent,
         "numbers": sum(each.numel() for each in expected.values()),
     }
+
+
+def resumed(plan: Plan, folder: Path) -> dict[str, Any]:
+    """Weights of replicas that were saved and resumed in the middle, beside those of a run straight through."""
+    straight, cut, again = (Replicas(plan) for _ in range(3))
+    straight.train(2 * STEPS)
+    cut.train(STEPS)
+    with Checkpoints(folder) as checkpoints:
+        checkpoints.save(cut.state)
+    notes = again.resume(folder)
+    own, other = (each.optimizer.state_dict()["state"][0]["exp_avg"] for each in (cut, again))
+    again.train(2 * STEPS)
+    apart = [
+        (whole(one) - whole(two)).abs().max().item()
+        for one, two in zip(straight.parallel.parameters(), again.parallel.parameters(), strict=True)
+    ]
+    moment = whole(own) if plan.zero == 0 else own.to_local()
+    every: list[Any] = [None] * RANKS
+    dist.all_gather_object(every, moment.double().sum().item())
+    same = torch.equal(*(each if plan.zero == 0 else each.to_local() for each in (own, other)))
+    return {"apart": max(apart), "notes": notes, "moments": every, "is_own": same}
+
+
+class Replicas:
+    """Replicas under AdamW, which train alone and agree; on how far they are."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.mesh = mesh_of(plan, torch.device("cpu"))
+        self.parallel = parallelize(model("llama"), plan, self.mesh)
+        self.optimizer = optimizer_of(self.parallel, rate=RATE / 10)
+        self.step = Step(self.parallel, self.optimizer)
+        self.agree = LocalSteps(self.parallel.chunks, self.mesh, PLAIN)
+        keys = {name: getattr(plan, name) for name in ("dp", "zero", "shard", "local_steps")}
+        self.state = TrainState(
+            chunks=(*self.parallel.chunks, self.agree.kept),
+            optimizer=self.optimizer,
+            plan={"plan": keys},
+            replica=self.mesh.place(REPLICATE),
+        )
+
+    def train(self, last: int) -> None:
+        place = self.mesh.place(*DATA)
+        for number in range(self.state.step, last):
+            self.step(batch("llama", ROWS * RANKS, number, False).rows(ROWS * place, ROWS))
+            self.agree(number + 1)
+        self.state = replace(self.state, step=last)
+
+    def resume(self, folder: Path) -> tuple[str, ...]:
+        found = load(latest(folder), self.state)
+        self.state = found.state
+        self.agree.resume()
+        return found.notes
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor.detach()
 
 
 def averaged(replicas: int) -> dict[str, torch.Tensor]:
@@ -80,10 +138,14 @@ def main(folder: Path) -> None:
     """Run everything; rank 0 writes."""
     dist.init_process_group("gloo")
     shared = {"local_steps": STEPS, "precision": Precision.FP32}
+    ddp, hsdp = Plan(dp=4, **shared), Plan(dp=4, zero=3, shard=2, reshard=True, **shared)
     found = {
-        "ddp": trained(Plan(dp=4, **shared)),
-        "hsdp": trained(Plan(dp=4, zero=3, shard=2, reshard=True, **shared)),
+        "ddp": trained(ddp),
+        "hsdp": trained(hsdp),
         **{wire.name: mean(wire) for wire in LocalWire},
+        "ddp resumed": resumed(ddp, folder / "ddp"),
+        "hsdp resumed": resumed(hsdp, folder / "hsdp"),
+        "on another layout": Replicas(hsdp).resume(folder / "ddp"),
     }
     if dist.get_rank() == 0:
         (folder / "found.json").write_text(json.dumps(found))

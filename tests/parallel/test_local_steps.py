@@ -38,6 +38,21 @@ def test_replicas_that_agree_on_their_mean_have_the_mean_of_what_each_learns_alo
     assert found[plan]["weights"] < 5e-6
 
 
+@pytest.mark.parametrize("plan", ["ddp", "hsdp"])
+def test_replicas_go_on_each_with_its_own_optimizer(found, plan):
+    seen = found[f"{plan} resumed"]
+
+    # 0 where nothing was rounded otherwise: the same numbers, in the same order
+    assert seen["apart"] == 0.0
+    assert seen["is_own"]
+    assert len(set(seen["moments"])) == 4, "the replicas' optimizers had not gone apart"
+    assert not any("optimizer" in note for note in seen["notes"])
+
+
+def test_on_another_layout_it_is_said_that_all_go_on_with_the_first_replicas_optimizer(found):
+    assert any("the first one's state goes on in all" in note for note in found["on another layout"])
+
+
 def test_bytes_are_sent_in_the_last_of_the_local_steps_alone(found):
     # four replicas, all-reduce of fp32: 2 * 3/4 * 4 bytes a weight; two replicas of halves: 4 / 2
     assert found["ddp"]["sent"] == [0, 0, 0, 6 * found["ddp"]["numbers"]]

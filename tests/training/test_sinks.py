@@ -6,7 +6,7 @@ import types
 import pytest
 
 from escala.errors import InvalidInput, MissingExtra
-from escala.training.sinks import LINES, checked_sinks, metrics, read_lines, sinks
+from escala.training.sinks import LINES, checked_sinks, damage, metrics, read_lines, sinks
 from escala.training.steprecord import STEP_SCHEMA, StepRecord
 
 
@@ -58,11 +58,28 @@ def test_a_last_line_cut_off_by_a_crash_is_left_out(tmp_path):
     assert [each.step for each in read_lines(tmp_path)] == [1]
 
 
-def test_a_broken_line_in_the_middle_is_named(tmp_path):
-    (tmp_path / LINES).write_bytes(b"garbage\n\n")
+def test_a_run_goes_on_after_a_line_that_a_crash_cut_off(tmp_path):
+    (tmp_path / LINES).write_bytes(b'{"schema":"escala/st')
 
-    with pytest.raises(InvalidInput, match="line 1"):
-        read_lines(tmp_path)
+    with sinks(tmp_path, (), {}) as told:
+        told(record(2))
+
+    assert [each.step for each in read_lines(tmp_path)] == [2]
+    assert damage(tmp_path) == ()
+
+
+def test_damaged_lines_are_named_and_lose_no_other(tmp_path):
+    with sinks(tmp_path, (), {}) as told:
+        told(record(1))
+    with (tmp_path / LINES).open("ab") as file:
+        file.write(b"garbage\n\xff\xfe\n")
+
+    with sinks(tmp_path, (), {}) as told:
+        told(record(2))
+
+    assert [each.step for each in read_lines(tmp_path)] == [1, 2]
+    (said,) = damage(tmp_path)
+    assert "line 2 and 1 more are no step of a run" in said
 
 
 def test_unknown_numbers_are_not_told_to_trackers():

@@ -54,13 +54,16 @@ def planned(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(planned: Path):
-    """A run that nobody interrupts, as JSON."""
+    """A run that nobody interrupts, as JSON; it was asked to go on where there is nothing yet."""
     line = ("train", "plan.json", "--steps", str(STEPS), "--eval-every", "12", "--device", "cpu")
-    return escala(*line, "-o", "whole", "--json", where=planned)
+    return escala(*line, "-o", "whole", "--resume", "--json", where=planned)
 
 
 def test_a_plan_trains_and_is_set_beside_its_prediction(planned: Path, whole):
     assert whole.returncode == 0, whole.stderr
+    assert (
+        whole.stderr.count("whole holds no whole checkpoint to go on from, so the run begins at step 1") == 1
+    )
     document = json.loads(whole.stdout)
 
     assert document["schema"] == "escala/train@1"
@@ -92,11 +95,17 @@ def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not_been(planned: Path,
         len(read_lines(planned / "cut")) < 3 and time.monotonic() < began_s + 120 and running.poll() is None
     ):
         time.sleep(0.05)
+    second = escala(*line, "--resume", where=planned)
     running.send_signal(signal.SIGINT)
     out, said = running.communicate(timeout=120)
     assert running.returncode == 130, (out, said, path.exists())
     done = len(read_lines(planned / "cut"))
     assert 3 <= done < STEPS
+    assert second.returncode == 2
+    assert f"cut has a run that is going on (process {running.pid} on " in second.stderr
+    assert second.stderr.count("\n") == 1
+    told = path.read_text().splitlines(keepends=True)
+    path.write_text("".join((told[0], "damaged\n", *told[1:])))
 
     again = escala(*line, "--resume", where=planned)
 
@@ -105,6 +114,8 @@ def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not_been(planned: Path,
     assert [each.step for each in cut] == list(range(1, STEPS + 1))
     assert [each.loss for each in cut] == pytest.approx([each.loss for each in straight], abs=5e-6)
     assert f"resumed after step {done}" in again.stdout
+    assert "line 2 is no step of a run" in again.stderr
+    assert "line 2 is no step of a run" in " ".join(again.stdout.split())
 
 
 def test_a_folder_with_a_run_is_not_run_over(planned: Path, whole):
@@ -141,6 +152,7 @@ def test_a_module_of_fewer_tokens_than_the_plan_is_refused(planned: Path):
         (("--data", "nowhere"), "escala data prepare"),
         (("--steps", "1", "--minutes", "1"), "give one of them"),
         (("--decay", "sine"), "cosine"),
+        (("--warmup", "3"), "--warmup 3 is longer than the run of 2 steps"),
         (("--sink", "paper"), "tensorboard"),
         (("--compress", "zip"), "powersgd"),
         (("--nodes", "3"), "does not divide the 2 devices"),

@@ -81,7 +81,7 @@ def command(plan: str | None, job: str | None, as_json: bool, **given: Any) -> i
     Under torchrun, Slurm or Kubernetes this process is one of the ranks; else the ranks are started here.
     Ctrl-C saves a checkpoint and ends; --resume goes on.
     """
-    from escala.report.train_view import asked_of, here, is_rank, save_job
+    from escala.report.train_view import asked_of, begun, here, is_rank, tell_resumed
 
     place = here()
     if job is not None:
@@ -90,24 +90,31 @@ def command(plan: str | None, job: str | None, as_json: bool, **given: Any) -> i
         return _by_file(job, place, given["restarts"], as_json)
     with working("predicting"):
         asked = asked_of(plan, given)
-    if is_rank(place):
-        if place.rank == 0:
-            save_job(asked)
+    if is_rank(place) and place.rank:
         return _ranked(place, (asked.job, asked.plan_document), as_json)
-    return _started(asked, save_job(asked), given, as_json)
+    with begun(asked, note) as path:
+        if not is_rank(place):
+            return _started(asked, path, given, as_json)
+        tell_resumed(asked.job, note, is_asked=asked.resumes)
+        return _ranked(place, (asked.job, asked.plan_document), as_json)
 
 
 def _by_file(path: str, place: "Place", restarts: int, as_json: bool) -> int:
     """Run the job of a file: as one of the ranks, or by starting them here."""
-    from escala.report.train_view import is_rank, read_job, start_job
+    from escala.report.train_view import is_rank, read_job, start_job, tell_resumed
+    from escala.training.launch.lock import only_run
 
     asked = read_job(path)
-    if is_rank(place):
+    if is_rank(place) and place.rank:
         return _ranked(place, asked, as_json)
-    try:
-        start_job(asked[0], Path(path), restarts, as_json, note)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    with only_run(asked[0].folder, note):
+        tell_resumed(asked[0], note, is_asked=False)
+        if is_rank(place):
+            return _ranked(place, asked, as_json)
+        try:
+            start_job(asked[0], Path(path), restarts, as_json, note)
+        except KeyboardInterrupt:
+            return INTERRUPTED
     return 0
 
 
@@ -130,9 +137,12 @@ def _started(asked: Any, path: Path, given: Mapping[str, Any], as_json: bool) ->
 def ranked(place: "Place", arguments: Sequence[str]) -> int:
     """The work of one rank that was started here: a job by its file, and whether JSON is wanted."""
     from escala.report.train_view import read_job
+    from escala.training.launch.lock import RANK, only_run
 
     path, how = arguments
-    return _ranked(place, read_job(path), how == "json")
+    asked = read_job(path)
+    with only_run(asked[0].folder, quiet, RANK) if place.rank == 0 else nullcontext():
+        return _ranked(place, asked, how == "json")
 
 
 def _ranked(place: "Place", asked: tuple[Any, Mapping[str, Any]], as_json: bool) -> int:

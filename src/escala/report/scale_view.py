@@ -27,6 +27,7 @@ from escala.report.train_view import JOB, RESULT, Asked, job_bytes, refuse_unrun
 from escala.training.conclude import Trained
 from escala.training.job import Choices, Job, Saving
 from escala.training.launch import start
+from escala.training.launch.lock import only_run
 from escala.training.launch.start import environment
 from escala.training.study import Case, Scaled, case_of, scaled
 from escala.wholefile import write_together
@@ -98,9 +99,9 @@ def prepare(study: Study) -> None:
 
 def run(study: Study, tell: Callable[[str], None]) -> None:
     """Run the points that are not done, one after the other; Ctrl-C is a KeyboardInterrupt."""
-    waiting = [each for each in study.jobs if finished(each) is None]
     spent_s: list[float] = []
-    with environment(_threads(study)):
+    with only_run(study.folder, tell), environment(_threads(study)):
+        waiting = [each for each in study.jobs if finished(each) is None]
         for number, each in enumerate(waiting):
             began_s = time.monotonic()
             tell(_said(each, number, len(waiting), spent_s))

@@ -104,8 +104,9 @@ def print_trained(console: Console, given: Trained) -> None:
 def _noise_lines(given: Trained) -> list[str]:
     if given.noise_batch is None:
         return []
-    said = count(max(round(given.noise_batch), 1))
-    return [f"by the noise of the gradients, a global batch above about {said} buys little"]
+    said, low = (count(max(round(each), 1)) for each in (given.noise_batch, given.noise_low or 0.0))
+    upto = f"above {low}, no upper end" if given.noise_high is None else f"{low} to {count(given.noise_high)}"
+    return [f"by the noise of the gradients, a global batch above about {said} buys little (80 %: {upto})"]
 
 
 def _headline(given: Trained) -> str:
@@ -117,10 +118,9 @@ def _headline(given: Trained) -> str:
 
 
 def _print_compared(console: Console, given: Verified, parts: Prediction | None) -> None:
-    """Predicted, measured and error: each quantity, and under the step its parts."""
+    """Predicted, measured and error: each quantity over its interval, and under the step its parts."""
     table = table_of(
-        console,
-        (("", "text"), ("predicted", "right"), ("80 %", "right"), ("measured", "right"), ("error", "right")),
+        console, (("", "text"), ("predicted", "right"), ("measured", "right"), ("error", "right"))
     )
     for each in given.compared:
         _add_compared(table, each)
@@ -140,10 +140,10 @@ def _add_compared(table: Table, given: Compared) -> None:
         table,
         Text(given.quantity, style=STRONG),
         show(given.predicted),
-        span(given.low, given.high, show),
         show(given.recorded),
         Text(f"{in_percent(given.error, '+')} %", style=style),
     )
+    add_row(table, Text(f"  80 % {span(given.low, given.high, show)}", style=QUIET), "", "", "")
 
 
 def _add_parts(table: Table, given: Prediction) -> None:
@@ -153,7 +153,7 @@ def _add_parts(table: Table, given: Prediction) -> None:
         error = "" if each.error is None else f"{in_percent(each.error, '+')} %"
         measured = "–" if each.measured_s is None else seconds(each.measured_s) if each.measured_s else "0"
         predicted = seconds(each.predicted_s) if each.predicted_s else "0"
-        add_row(table, Text(f"  {each.part}", style=QUIET), predicted, "", measured, error)
+        add_row(table, Text(f"  {each.part}", style=QUIET), predicted, measured, error)
 
 
 def cause_lines(given: Cause | None) -> list[str]:

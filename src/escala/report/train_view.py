@@ -4,7 +4,8 @@ Measures and predicts nothing itself.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,8 +34,9 @@ from escala.report.train_page import train_page
 from escala.training.conclude import Trained
 from escala.training.job import Choices, Decay, Job, Rate, Saving, Update
 from escala.training.launch import Launcher, Place, nodes_of, place_of, refuse_other_size, start
+from escala.training.launch.lock import only_run
 from escala.training.launch.nodes import sbatch_script, submit, torchrun_line
-from escala.training.sinks import LINES, checked_sinks, read_lines
+from escala.training.sinks import LINES, checked_sinks, damage, read_lines
 from escala.training.steprecord import StepRecord
 from escala.wholefile import write_whole
 
@@ -80,8 +82,14 @@ def refuse_unrunnable(problem: Problem, plan: Plan) -> None:
 
 
 def _choices(problem: Problem, plan: Plan, given: Mapping[str, Any]) -> Choices:
+    steps = _steps(problem, plan, given)
+    if given["warmup"] > steps:
+        raise InvalidInput(
+            f"--warmup {given['warmup']:,} is longer than the run of {steps:,} steps, whose rate would never "
+            f"reach --lr; give {steps:,} at most"
+        )
     return Choices(
-        steps=_steps(problem, plan, given),
+        steps=steps,
         module=given["module"],
         data=given["data"],
         seed=given["seed"],
@@ -127,6 +135,25 @@ def _steps(problem: Problem, plan: Plan, given: Mapping[str, Any]) -> int:
         raise InvalidInput("the plan has no number of tokens; give --steps, or --minutes")
     step_tokens = work.global_batch * (1 if work.network.is_image else work.sequence_tokens)
     return max(int(np.ceil(work.total_tokens / step_tokens)), 1)
+
+
+@contextmanager
+def begun(asked: Asked, tell: Callable[[str], None]) -> Iterator[Path]:
+    """The job's file, written while no other run is in the folder, which stays so while this lasts."""
+    make_writable(asked.job.folder, "--out")
+    with only_run(asked.job.folder, tell):
+        yield save_job(asked)
+
+
+def tell_resumed(job: Job, tell: Callable[[str], None], *, is_asked: bool) -> None:
+    """Tell in a line each what a person who goes on with a run should know before it begins."""
+    require_torch()
+    from escala.training.checkpoint import CHECKPOINTS, latest
+
+    if is_asked and latest(job.folder / CHECKPOINTS) is None:
+        tell(f"{job.folder} holds no whole checkpoint to go on from, so the run begins at step 1")
+    for line in damage(job.folder):
+        tell(line)
 
 
 def save_job(asked: Asked) -> Path:
@@ -184,6 +211,7 @@ def is_rank(place: Place) -> bool:
 
 def start_here(asked: Asked, path: Path, as_json: bool, tell: Callable[[str], None]) -> None:
     """Start the ranks of the job on this machine, and wait for them."""
+    tell_resumed(asked.job, tell, is_asked=asked.resumes)
     start_job(asked.job, path, asked.restarts, as_json, tell)
 
 

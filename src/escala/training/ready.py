@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,21 +12,20 @@ from escala.measurement.bench.host import host_facts, usable_cores
 from escala.model.workload import OptimizerKind
 from escala.parallel.compression import Compression
 from escala.parallel.local_steps import LocalSteps
-from escala.parallel.lora import adapt
-from escala.parallel.mesh import DATA, Mesh, mesh_of
+from escala.parallel.lora import BASE_MODEL, adapt
+from escala.parallel.mesh import DATA, REPLICATE, Mesh, mesh_of
 from escala.parallel.optimizers import optimizer_of
 from escala.parallel.parallelize import Parallel, parallelize
 from escala.parallel.parts import parts_of
 from escala.parallel.step import Step
-from escala.training.checkpoint import TrainState, latest, load
+from escala.training.checkpoint import CHECKPOINTS, TrainState, latest, load
 from escala.training.data.share import Share
 from escala.training.job import Job
 from escala.training.launch.place import Place
-from escala.training.modules import built, facts_of, refuse_fewer_tokens
+from escala.training.modules import built, facts_of, named_base, refuse_fewer_tokens
 from escala.training.opened import Opened, opened
+from escala.training.sinks import damage
 from escala.training.steprecord import StepRecord
-
-CHECKPOINTS: Final = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ def ready(job: Job, plan_document: dict[str, Any], setting: Setting) -> Ready:
     setting.progress("reading data", float("nan"))
     data = _in_turn(job, setting)
     setting.progress("building", float("nan"))
-    parallel, config = _parallel(job, setting.device)
+    parallel, config, adapter = _parallel(job, setting.device)
     optimizer = optimizer_of(
         parallel, job.problem.workload.optimizer.kind, rate=job.choices.rate.highest, **_settings(job)
     )
@@ -81,6 +80,8 @@ def ready(job: Job, plan_document: dict[str, Any], setting: Setting) -> Ready:
         seed=job.choices.seed,
         plan=plan_document,
         config=config,
+        adapter=adapter,
+        replica=parallel.mesh.place(REPLICATE) if is_local else None,
     )
     state, notes = _resumed(job, state, agree)
     return Ready(
@@ -93,21 +94,23 @@ def ready(job: Job, plan_document: dict[str, Any], setting: Setting) -> Ready:
         data=data,
         agree=agree,
         state=state,
-        notes=(*notes, *_elsewhere(job, setting.device), *_unseen(job, step)),
+        notes=(*notes, *damage(job.folder), *_elsewhere(job, setting.device), *_unseen(job, step)),
     )
 
 
-def _parallel(job: Job, device: torch.device) -> tuple[Parallel, dict[str, Any]]:
-    """The module under the plan, and what an export needs to build it again."""
+def _parallel(job: Job, device: torch.device) -> tuple[Parallel, dict[str, Any], dict[str, Any]]:
+    """The module under the plan, and what exports need of it and of its adapters."""
     choices, network = job.choices, job.problem.workload.network
     module, blocks = built(choices.module, network, choices.seed)
     refuse_fewer_tokens(module, network)
     config = facts_of(module, network)
     mesh = mesh_of(job.plan, device)
     module.to(device)
-    adapt(module, parts_of(module, blocks), job.problem.workload, job.plan.precision)
+    adapter = adapt(module, parts_of(module, blocks), job.problem.workload, job.plan.precision)
+    if adapter:
+        adapter[BASE_MODEL] = named_base(choices.module)
     compression = Compression(choices.update.compression)
-    return parallelize(module, job.plan, mesh, blocks=blocks, compression=compression), config
+    return parallelize(module, job.plan, mesh, blocks=blocks, compression=compression), config, adapter
 
 
 def _resumed(job: Job, state: TrainState, agree: LocalSteps | None) -> tuple[TrainState, tuple[str, ...]]:
@@ -122,10 +125,9 @@ def _resumed(job: Job, state: TrainState, agree: LocalSteps | None) -> tuple[Tra
             "give a larger --steps to go on"
         )
     notes = (_told(resumed.state), *resumed.notes)
-    if agree is None:
-        return resumed.state, notes
-    agree.resume()
-    return resumed.state, (*notes, "of the replicas' own optimizers the first one's state goes on in all")
+    if agree is not None:
+        agree.resume()
+    return resumed.state, notes
 
 
 def _in_turn(job: Job, setting: Setting) -> Opened:

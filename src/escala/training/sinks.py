@@ -4,6 +4,7 @@ Each tracker is a few calls of its own library, under the metric names that peop
 """
 
 import importlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from escala.errors import InvalidInput, MissingExtra, unknown
+from escala.errors import MissingExtra, unknown
 from escala.training.steprecord import StepRecord
 
 Sink = Callable[[StepRecord], None]
@@ -63,8 +64,15 @@ def sinks(folder: Path, names: Sequence[str], facts: dict[str, Any]) -> Iterator
 
 @contextmanager
 def _lines(folder: Path) -> Iterator[Sink]:
-    """One JSON object a line, written through at once so that a crash loses no step."""
-    with (folder / LINES).open("ab") as file:
+    """One JSON object a line, written through at once so that a crash loses no step.
+
+    A last line that a crash cut off goes, so that the next one does not become a part of it.
+    """
+    path = folder / LINES
+    lines = _told_lines(folder)
+    if lines and not lines[-1].endswith(b"\n"):
+        os.truncate(path, path.stat().st_size - len(lines[-1]))
+    with path.open("ab") as file:
 
         def told(record: StepRecord) -> None:
             file.write(msgspec.json.encode(record) + b"\n")
@@ -137,20 +145,29 @@ _OPENERS: Final[dict[str, Callable[[Path, dict[str, Any]], Any]]] = {
 
 
 def read_lines(folder: Path) -> list[StepRecord]:
-    """The steps that a run has told so far; a last line that a crash cut off is left out."""
+    """The steps that a run has told so far; lines that are no step are left out."""
+    return [record for record in _records(_told_lines(folder)) if record is not None]
+
+
+def damage(folder: Path) -> tuple[str, ...]:
+    """What is wrong with the lines of a run, in words; a last one that a crash cut off is nothing wrong."""
+    lines = _told_lines(folder)
+    whole = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+    found = [number for number, record in enumerate(_records(whole), 1) if record is None]
+    if not found:
+        return ()
+    more = f" and {len(found) - 1:,} more are" if found[1:] else " is"
+    return (f"{folder / LINES}: line {found[0]:,}{more} no step of a run, so pages and reports leave it out",)
+
+
+def _told_lines(folder: Path) -> list[bytes]:
     path = folder / LINES
-    if not path.is_file():
-        return []
-    lines = path.read_bytes().splitlines()
-    found = [_record(line, path, number) for number, line in enumerate(lines[:-1], 1)]
-    try:
-        return [*found, *([_record(lines[-1], path, len(lines))] if lines else [])]
-    except InvalidInput:
-        return found
+    return path.read_bytes().splitlines(keepends=True) if path.is_file() else []
 
 
-def _record(line: bytes, path: Path, number: int) -> StepRecord:
-    try:
-        return msgspec.json.decode(line, type=StepRecord)
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{path}, line {number} is no step of a run ({error}); remove the line") from None
+def _records(lines: Sequence[bytes]) -> Iterator[StepRecord | None]:
+    for line in lines:
+        try:
+            yield msgspec.json.decode(line, type=StepRecord)
+        except msgspec.MsgspecError:
+            yield None
