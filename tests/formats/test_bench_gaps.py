@@ -30,7 +30,9 @@ def whole(*without: str) -> Bench:
     seen = Overlap(
         level="node", payload_bytes=1.0, compute_s=1.0, communication_s=1.0, both_s=1.5, hidden_share=0.5
     )
-    every = tuple(each for each in (*EVERY, *MORE) if each.part not in without)
+    every = tuple(
+        replace(each, typical_s=each.best_s) for each in (*EVERY, *MORE) if each.part not in without
+    )
     return replace(bench(*every), ranks=2, ranks_per_node=2, lines=tuple(lines), overlaps=(seen,))
 
 
@@ -74,6 +76,15 @@ def test_links_name_what_was_not_timed_of_them():
         "all-to-all of the node link by the speed of sends",
         "what the node link hides behind computation by the engine record",
     ]
+
+
+def test_an_older_file_without_typical_times_says_so():
+    file = whole()
+    older = tuple(replace(each, typical_s=None) for each in file.timed)
+
+    assert unmeasured(replace(file, timed=older), None) == (
+        "single operations by their median times, since it has no typical ones",
+    )
 
 
 def test_a_gpu_of_the_catalog_keeps_its_share_where_no_16_bit_product_was_timed():

@@ -49,7 +49,7 @@ def trained(plan: Plan) -> dict[str, Any]:
 
 
 def resumed(plan: Plan, folder: Path) -> dict[str, Any]:
-    """Weights of replicas that were saved and resumed in the middle, beside those of a run straight through."""
+    """Replicas that were saved and resumed in the middle, beside those of a run straight through."""
     straight, cut, again = (Replicas(plan) for _ in range(3))
     straight.train(2 * STEPS)
     cut.train(STEPS)

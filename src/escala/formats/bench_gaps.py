@@ -30,7 +30,7 @@ HALF: Final = ("fp16", "bf16")
 def unmeasured(bench: Bench, known: Accelerator | None) -> tuple[str, ...]:
     """What stands in for each number that the file does not have; `known` is the catalog's device, if any."""
     own = _processor(bench) if bench.device.kind == "cpu" else _device(bench, known)
-    return (*own, *_links(bench))
+    return (*own, *_usual(bench), *_links(bench))
 
 
 def _processor(bench: Bench) -> Iterator[str]:
@@ -56,6 +56,11 @@ def _device(bench: Bench, known: Accelerator | None) -> Iterator[str]:
         yield "16-bit products by the catalog's share of the peak, since it has no times of them"
     if known is None and not any(each.part == "attention" for each in bench.timed):
         yield "attention by what other devices reach, since it has no times of it"
+
+
+def _usual(bench: Bench) -> Iterator[str]:
+    if any(each.typical_s is None for each in bench.timed):
+        yield "single operations by their median times, since it has no typical ones"
 
 
 def _links(bench: Bench) -> Iterator[str]:

@@ -32,8 +32,8 @@ class TrainState:
     `chunks` are the stages that this rank holds, with the names of the whole model; `samples` is the cursor
     of the data; `seed` is what this rank's random numbers begin with. `plan` is the document of a plan.json,
     `config` what `export` writes as config.json and `adapter` what it writes as adapter_config.json; all are
-    stored as they are. `losses` are those of the last steps, for whoever looks into a checkpoint. `replica` is
-    the number of the replica whose optimizer this is where replicas take local steps, None where they do not.
+    stored as they are. `losses` are those of the last steps, for whoever looks into a checkpoint. With local
+    steps `replica` is the number of the one whose optimizer this is; None without.
     """
 
     chunks: tuple[nn.Module, ...]
