@@ -1,5 +1,6 @@
 """Small modules that tests of layouts train, by kind: the same seed gives the same weights."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,7 @@ def model(kind: str) -> nn.Module:
 
 def is_image(kind: str) -> bool:
     """Kinds that are called with images."""
-    return kind.endswith(("resnet", "vit"))
+    return kind.endswith(("resnet", "vit", "images"))
 
 
 def has_batch_norm(kind: str) -> bool:
@@ -104,6 +105,46 @@ def _hf_vit() -> nn.Module:
     )  # fmt: skip
 
 
+def _chain_of_images() -> nn.Module:
+    """A plain sequence whose stream changes its shape between blocks, with chains inside the chain."""
+    return nn.Sequential(
+        OrderedDict(
+            stem=nn.Conv2d(3, 8, 4, stride=4),
+            wide=nn.Sequential(*(_ConvBlock(8) for _ in range(2))),
+            narrow=nn.Sequential(*(_ConvBlock(8, stride=2) for _ in range(2))),
+            head=nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES)),
+        )
+    )
+
+
+class _ConvBlock(nn.Module):
+    """A residual block of convolutions; with a stride it halves height and width."""
+
+    def __init__(self, channels: int, stride: int = 1) -> None:
+        super().__init__()
+        self.pool = nn.AvgPool2d(stride) if stride > 1 else nn.Identity()
+        self.conv, self.norm = nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(2, channels)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        pooled = self.pool(image)
+        return pooled + torch.relu(self.norm(self.conv(pooled)))
+
+
+def _chain_of_tokens() -> nn.Module:
+    """A plain sequence over tokens: an embedding, four blocks without attention, a head."""
+    blocks = (
+        nn.Sequential(nn.LayerNorm(HIDDEN), nn.Linear(HIDDEN, 64), nn.GELU(), nn.Linear(64, HIDDEN))
+        for _ in range(LAYERS)
+    )
+    return nn.Sequential(
+        OrderedDict(
+            embed=nn.Embedding(VOCABULARY, HIDDEN),
+            blocks=nn.Sequential(*blocks),
+            head=nn.Linear(HIDDEN, VOCABULARY),
+        )
+    )
+
+
 def _lopsided() -> nn.Module:
     """Experts of which all tokens choose the same two at first: a router of zeros knows no difference."""
     module = Decoder(network(experts=8))
@@ -170,4 +211,6 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
     "qlora-hf-llama": lambda: adapted("hf-llama", "qlora"),
     "hf-resnet": _hf_resnet,
     "hf-vit": _hf_vit,
+    "chain-images": _chain_of_images,
+    "chain-tokens": _chain_of_tokens,
 }

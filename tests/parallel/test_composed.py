@@ -43,6 +43,9 @@ TWO = (
     case("hf-llama-interleaved", "hf-llama", piped(INTERLEAVED), **PACKED),
     case("hf-gpt2-1f1b", "hf-gpt2", piped(ONE), **PACKED),
     case("hf-gpt2-zbv", "hf-gpt2", piped(ZBV)),
+    case("chain-images-1f1b", "chain-images", piped(ONE)),
+    case("chain-images-zbv", "chain-images", piped(ZBV)),
+    case("chain-tokens-interleaved", "chain-tokens", piped(INTERLEAVED)),
     case("ring", "llama", along(RING)),
     case("gather", "llama", along(GATHER)),
     case("ulysses", "llama", along(ULYSSES)),
@@ -61,6 +64,10 @@ FOUR = (
     case("pp2-fsdp2", "gpt2", piped(ONE, **SHARDED)),
     case("pp2-fsdp2-zbv", "gpt2", piped(ZBV, **SHARDED, reshard=True)),
     case("pp2-fsdp2-interleaved", "moe", piped(INTERLEAVED, **SHARDED)),
+    case("pp2-fsdp2-chain", "chain-images", piped(INTERLEAVED, **SHARDED)),
+    case(
+        "pp2-fsdp2-bf16-chain", "chain-images", piped(ONE, **SHARDED, precision=Precision.BF16), **IN_16_BIT
+    ),
     case("pp2-tp2", "llama", piped(ONE, tp=2)),
     case("pp2-tp2-sp", "gpt2", piped(ZBV, tp=2, sp=True), **PACKED),
     case("pp2-tp2-sp-hf", "hf-llama", piped(INTERLEAVED, tp=2, sp=True)),

@@ -95,7 +95,8 @@ CUSTOM = piped(split=Split.CUSTOM, stage_layers=(1, 2))
 FIVE = piped(schedule=INTERLEAVED, virtual_stages=2, micro_batches=5)
 COMPILED = piped(schedule=ZBV, virtual_stages=2, compile=Compile.DEFAULT)
 REFUSED = {
-    "images": ("hf-vit", piped(), "no language model"),
+    "images": ("hf-vit", piped(), "no language model or plain sequence"),
+    "statistics": ("chain-norm", piped(dp=2), "would keep batch statistics of their own"),
     "schedule": ("llama", piped(schedule=Schedule.NONE), "needs a schedule"),
     "virtual": ("llama", piped(virtual_stages=2), "one_f_one_b has 1 stages a rank, not 2"),
     "v": ("llama", piped(schedule=ZBV), "zero_bubble_v has 2 stages a rank, not 1"),
@@ -109,6 +110,41 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_staged_is_refused(name):
     kind, asked, said = REFUSED[name]
-    module = model(kind)
+    module = _with_batch_norm() if kind == "chain-norm" else model(kind)
 
     assert said in next(stage_reasons(module, parts_of(module), asked))
+
+
+def _with_batch_norm():
+    blocks = torch.nn.Sequential(*(torch.nn.BatchNorm1d(4) for _ in range(4)))
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), blocks)
+
+
+def test_a_chain_has_its_ends_beside_its_blocks():
+    parts = parts_of(model("chain-images"))
+
+    assert parts.is_chain
+    assert (parts.first, parts.blocks, parts.last) == (
+        ("stem",), ("wide.0", "wide.1", "narrow.0", "narrow.1"), ("head",)
+    )  # fmt: skip
+
+
+def test_a_chain_with_something_between_its_blocks_is_no_chain_that_can_be_cut():
+    blocks = [torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(2))) for _ in range(2)]
+    module = torch.nn.Sequential(blocks[0], torch.nn.Tanh(), blocks[1])
+
+    assert not parts_of(module).is_chain
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+def test_stages_of_a_chain_one_after_the_other_are_the_chain(pp):
+    whole, images = model("chain-images"), torch.randn(2, 3, 32, 32)
+    stream, shapes = images, []
+
+    for place in range(pp):
+        stages = staged("chain-images", piped(pp=pp), place)
+        stream = stages.chunks[0](stream)
+        shapes.append(stream.shape)
+
+    torch.testing.assert_close(stream, whole(images), atol=0, rtol=0)
+    assert stages.shapes.of(images) == tuple(shapes)

@@ -17,6 +17,8 @@ from escala.errors import InvalidInput
 from escala.model.plan import Plan, Schedule
 from escala.model.stages import deal, rank_stages
 from escala.parallel.absent import Absent, NoPositions
+from escala.parallel.chains import Shapes, chain_reasons
+from escala.parallel.formats import AUTOCAST
 from escala.parallel.parts import Parts
 
 CHECKED_TOKENS: Final = 4
@@ -36,6 +38,7 @@ class Stages:
     """The stages of one rank: their numbers among all and the module of each, in that order.
 
     `width` is that of the hidden stream between stages; `ties` are weights of the first and the last one.
+    `shapes` are those of the streams of a chain, which has no such width.
     """
 
     numbers: tuple[int, ...]
@@ -43,6 +46,7 @@ class Stages:
     count: int
     width: int
     ties: tuple[Tie, ...]
+    shapes: Shapes | None = None
 
     def held(self) -> tuple[tuple[int, nn.Module], ...]:
         """Numbers with modules."""
@@ -54,20 +58,27 @@ def cut(module: Any, parts: Parts, plan: Plan, place: int) -> Stages:
     if plan.pp == 1:
         return Stages(numbers=(0,), chunks=(module,), count=1, width=0, ties=())
     names = stage_names(parts, plan)
-    check_cut(module, parts, names)
+    if not parts.is_chain:
+        check_cut(module, parts, names)
+    shapes = Shapes(module, names) if parts.is_chain else None
     ties = _ties(module, names)
     numbers = rank_stages(place, plan.pp, plan.virtual_stages, plan.schedule)
     for tie in ties:
         _untie(module, tie)
     chunks = tuple(chunk_of(module, parts, names[number]) for number in numbers)
     for number, chunk in zip(numbers, chunks, strict=True):
-        as_stage(chunk, is_first=number == 0, is_last=number == len(names) - 1)
+        ends = {"is_first": number == 0, "is_last": number == len(names) - 1}
+        if parts.is_chain:
+            as_link(chunk, stream_format(plan), **ends)
+        else:
+            as_stage(chunk, **ends)
     return Stages(
         numbers=tuple(numbers),
         chunks=chunks,
         count=len(names),
-        width=_width(module, parts),
+        width=0 if parts.is_chain else _width(module, parts),
         ties=ties,
+        shapes=shapes,
     )
 
 
@@ -86,7 +97,7 @@ def chunk_of(module: nn.Module, parts: Parts, names: Sequence[str]) -> Any:
     memo: dict[int, Any] = {}
     for name in (*parts.first, *parts.blocks, *parts.last):
         part = module.get_submodule(name)
-        missing = NoPositions() if name in parts.first else Absent()
+        missing = NoPositions() if name in parts.first and not parts.is_chain else Absent()
         memo[id(part)] = part if name in names else missing
     return copy.deepcopy(module, memo)
 
@@ -106,6 +117,22 @@ def as_stage(chunk: Any, *, is_first: bool, is_last: bool) -> None:
         return found if is_last else sendable(found)
 
     chunk.forward = forward
+
+
+def as_link(chunk: Any, stream: torch.dtype, *, is_first: bool, is_last: bool) -> None:
+    """Call a chunk of a chain with what the one before it made, and let it answer in the stream's format."""
+    whole = chunk.forward
+
+    def forward(given: torch.Tensor, **_: Any) -> torch.Tensor:
+        found = whole(given if is_first else Dense.apply(given))
+        return found if is_last else sendable(found.to(stream))
+
+    chunk.forward = forward
+
+
+def stream_format(plan: Plan) -> torch.dtype:
+    """The number format between stages: that of gathered weights under FSDP, else fp32."""
+    return AUTOCAST.get(plan.precision, torch.float32) if plan.zero >= 2 else torch.float32
 
 
 def sendable(stream: torch.Tensor) -> torch.Tensor:
@@ -156,8 +183,10 @@ def stage_reasons(module: nn.Module, parts: Parts, plan: Plan) -> Iterator[str]:
     if plan.pp == 1:
         return
     name, count = type(module).__name__, plan.pp * plan.virtual_stages
-    if not parts.takes_documents or not parts.first:
-        yield f"{name} is no language model that can be cut into stages; set pp to 1"
+    if not parts.is_chain and not (parts.takes_documents and parts.first):
+        yield f"{name} is no language model or plain sequence that can be cut into stages; set pp to 1"
+    if parts.is_chain:
+        yield from chain_reasons(module, plan)
     if plan.schedule is Schedule.NONE:
         yield "a pipeline needs a schedule; choose gpipe, one_f_one_b, interleaved or zero_bubble_v"
     wanted = {Schedule.GPIPE: 1, Schedule.ONE_F_ONE_B: 1, Schedule.ZERO_BUBBLE_V: 2}.get(plan.schedule)

@@ -5,7 +5,7 @@ module names its blocks.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from torch import nn
@@ -24,7 +24,8 @@ class Parts:
 
     `blocks` are units of sharding, recompute and compilation, and where stages may be cut. `tensor` says how
     the weights of a module can be split over tensor ranks, by pattern of its name (see `words.Word`).
-    `takes_documents` is true of language models: they are called with positions and documents.
+    `takes_documents` is true of language models: they are called with positions and documents. `is_chain` is
+    true of plain sequences whose parts are known from end to end.
     """
 
     blocks: tuple[str, ...]
@@ -32,20 +33,50 @@ class Parts:
     last: tuple[str, ...] = ()
     tensor: Mapping[str, str] = field(default_factory=dict)
     takes_documents: bool = False
+    is_chain: bool = False
 
 
 def parts_of(module: nn.Module, blocks: tuple[str, ...] | None = None) -> Parts:
     """Parts of a module that escala knows, or of any module whose block names are given."""
     named = _given(module, blocks) if blocks else _found(module)
     if getattr(module, "base_model_prefix", None) is None or getattr(module, "lm_head", None) is None:
-        return Parts(blocks=named)
+        return _chained(module, Parts(blocks=named))
     return _language(module, named)
+
+
+def is_chain(module: nn.Module) -> bool:
+    """Whether a module runs its children in turn and does nothing else."""
+    return type(module).forward is nn.Sequential.forward
 
 
 def blocks_of(chunk: nn.Module, parts: Parts) -> list[nn.Module]:
     """The repeated blocks that a chunk holds, in order."""
     modules = (chunk.get_submodule(name) for name in parts.blocks)
     return [each for each in modules if not isinstance(each, Absent)]
+
+
+def _chained(module: nn.Module, parts: Parts) -> Parts:
+    """The parts of a chain with what comes before and after its blocks; of other modules as they are.
+
+    Blocks that stand in chains inside the chain count one by one. Where other children stand between blocks,
+    nobody knows with which of them these belong together, and the parts stay as they are.
+    """
+    units = tuple(_units(module, parts, "")) if is_chain(module) else ()
+    places = [place for place, name in enumerate(units) if name in parts.blocks]
+    if not places or units[places[0] : places[-1] + 1] != parts.blocks:
+        return parts
+    return replace(parts, first=units[: places[0]], last=units[places[-1] + 1 :], is_chain=True)
+
+
+def _units(module: nn.Module, parts: Parts, prefix: str) -> Iterator[str]:
+    """Names of what runs in turn, down to the blocks."""
+    for name, child in module.named_children():
+        place = f"{prefix}{name}"
+        holds_blocks = any(each.startswith(f"{place}.") for each in parts.blocks)
+        if holds_blocks and is_chain(child):
+            yield from _units(child, parts, f"{place}.")
+        else:
+            yield place
 
 
 def _given(module: nn.Module, blocks: tuple[str, ...]) -> tuple[str, ...]:

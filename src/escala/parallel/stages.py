@@ -23,7 +23,7 @@ from torch.distributed.pipelining import (
 from escala.model.plan import Schedule
 from escala.model.stages import rank_stages
 from escala.parallel.batch import Batch
-from escala.parallel.cutting import Stages
+from escala.parallel.cutting import Stages, stream_format
 from escala.parallel.formats import AUTOCAST
 from escala.parallel.gradients import DUPLICATE
 from escala.parallel.loss import loss_sum
@@ -83,8 +83,8 @@ class Pipeline:
         self.scale = scale
         shape = batches[0].inputs.shape
         if shape not in self.schedules:
-            self.schedules[shape] = self._schedule(shape)
-        words = [words_of(each) for each in batches]
+            self.schedules[shape] = self._schedule(batches[0].inputs)
+        words = [self._words(each) for each in batches]
         together = {name: torch.cat([each[name] for each in words]) for name in words[0]}
         inputs = torch.cat([each.inputs for each in batches])
         targets = torch.cat([each.targets for each in batches])
@@ -106,32 +106,38 @@ class Pipeline:
             return []
         return [loss_sum(logits, each.targets) for logits, each in zip(made, batches, strict=True)]
 
-    def _schedule(self, shape: torch.Size) -> Any:
+    def _words(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """What stages are told beside the stream; those of a chain nothing."""
+        return words_of(batch) if self.stages.shapes is None else {}
+
+    def _schedule(self, inputs: torch.Tensor) -> Any:
         """The schedule for micro-batches of one shape; all ranks of the pipeline make it at the same step."""
         plan = self.mesh.plan
-        made = [self._stage(number, chunk, shape) for number, chunk in self.stages.held()]
+        made = [self._stage(number, chunk, inputs) for number, chunk in self.stages.held()]
         given = made[0] if plan.schedule in SINGLE else made
         return SCHEDULES[plan.schedule](given, plan.micro_batches, loss_fn=self._loss, scale_grads=False)
 
-    def _stage(self, number: int, chunk: nn.Module, shape: torch.Size) -> PipelineStage:
-        stream = self._stream(chunk, shape)
-        tokens = torch.empty(shape, dtype=torch.int64, device="meta")
+    def _stage(self, number: int, chunk: nn.Module, inputs: torch.Tensor) -> PipelineStage:
+        first = torch.empty_like(inputs, device="meta")
         return PipelineStage(
             chunk,
             number,
             self.stages.count,
             self.mesh.device,
-            input_args=tokens if number == 0 else stream,
-            output_args=stream,
+            input_args=first if number == 0 else self._stream(number - 1, chunk, inputs),
+            output_args=self._stream(number, chunk, inputs),
             group=self.mesh.group(PIPELINE),
         )
 
-    def _stream(self, chunk: nn.Module, shape: torch.Size) -> torch.Tensor:
-        """What stages send: (rows, tokens of this rank, hidden), in the format of gathered weights."""
+    def _stream(self, number: int, chunk: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        """What a stage sends: (rows, tokens of this rank, hidden), in the format of gathered weights."""
         plan = self.mesh.plan
-        tokens = shape[1] // plan.tp if plan.sp else shape[1]
+        if self.stages.shapes is not None:
+            size, dtype = self.stages.shapes.of(inputs)[number], stream_format(plan)
+            return torch.empty(size, dtype=dtype, device="meta", requires_grad=True)
+        tokens = inputs.shape[1] // plan.tp if plan.sp else inputs.shape[1]
         cast = AUTOCAST.get(plan.precision) if isinstance(chunk, FSDPModule) else None
-        size = (shape[0], tokens, self.stages.width)
+        size = torch.Size((inputs.shape[0], tokens, self.stages.width))
         return torch.empty(size, dtype=cast or torch.float32, device="meta", requires_grad=True)
 
     def _loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -157,9 +163,9 @@ class Pipeline:
             if source == own:
                 given = before[place]
             elif source is not None:
-                given = torch.empty_like(self._stream(chunk, given.shape), device=self.mesh.device)
+                given = torch.empty_like(self._stream(number - 1, chunk, given), device=self.mesh.device)
                 dist.recv(given, source, group=group)
-            made.append(chunk(given, **words_of(batch)))
+            made.append(chunk(given, **self._words(batch)))
             if target not in (None, own):
                 sent.append(dist.isend(made[-1], target, group=group))
         for message in sent:
