@@ -279,7 +279,7 @@ def test_a_cache_that_cannot_be_written_is_a_note(run, eight, tmp_path: Path, mo
         (["--engine", "megatorn"], "unknown engine 'megatorn'"),
         (["--objective", "money"], "choose time, cost, energy"),
         (["--country", "Atlantis"], "unknown country 'Atlantis'"),
-        (["--lora-rank", "8"], "--lora-rank goes with --method lora"),
+        (["--lora-rank", "8"], "--lora-rank goes with --method lora or qlora"),
         (["--fix", "tensor=2"], "unknown field to fix 'tensor'"),
         (["--fix", "tp"], "names no field"),
         (["--fix", "tp="], "is not allowed"),
@@ -355,6 +355,18 @@ def test_no_line_is_longer_than_80_columns(run, arguments: list[str]):
 
     assert result.longest <= 80
     assert not any(line.endswith(" ") for line in result.out.splitlines())
+
+
+def test_adapters_around_four_bits_are_planned_and_need_less_memory(run):
+    lora, qlora = (
+        run("plan", "qwen3-8b", "--gpus", "1", "--gpu", "a100-sxm-80gb", "--method", method, "--json")
+        for method in ("lora", "qlora")
+    )
+
+    work = json.loads(qlora.out)["workload"]
+    assert (work["method"], work["lora_rank"]) == ("qlora", 16)
+    need = [json.loads(each.out)["plans"][0]["memory_bytes"]["value"] for each in (lora, qlora)]
+    assert need[1] < need[0]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 140])

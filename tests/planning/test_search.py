@@ -397,7 +397,7 @@ def test_a_batch_that_no_degree_divides_has_no_plan():
 
 def test_unplanned_methods_are_refused():
     with pytest.raises(InvalidInput, match="not planned yet"):
-        search(question(network(layers=4), method=Method.QLORA))
+        search(question(network(layers=4), method=Method.ADAPTER))
 
 
 def test_codes_stand_for_the_names_that_they_index():
