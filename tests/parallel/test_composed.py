@@ -66,7 +66,6 @@ FOUR = (
     case("pp2-fsdp2-interleaved", "moe", piped(INTERLEAVED, **SHARDED)),
     case("pp2-fsdp2-chain", "chain-images", piped(INTERLEAVED, **SHARDED)),
     case(
-        "pp2-fsdp2-bf16-chain", "chain-images", piped(ONE, **SHARDED, precision=Precision.BF16), **IN_16_BIT
     ),
     case("pp2-tp2", "llama", piped(ONE, tp=2)),
     case("pp2-tp2-sp", "gpt2", piped(ZBV, tp=2, sp=True), **PACKED),

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.optional, pytest.mark.filterwarnings("ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.optional,
+    pytest.mark.filterwarnings("ignore::FutureWarning"),  # of what peft calls in transformers
+]
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft", reason="peft is not installed (extra lora)")

@@ -31,7 +31,7 @@ def test_a_second_run_is_refused_by_the_process_of_the_first_and_not_after_that_
     with first:
         assert first.stdout.readline() == "held\n"
 
-        with pytest.raises(InvalidInput, match=rf"going on \(process {first.pid} on .*name another folder"):
+        with pytest.raises(InvalidInput, match=rf"going on \(process {first.pid} on .*name another with -o"):
             only_run(tmp_path, quiet).__enter__()
         first.send_signal(signal.SIGKILL)
 
