@@ -65,8 +65,6 @@ FOUR = (
     case("pp2-fsdp2-zbv", "gpt2", piped(ZBV, **SHARDED, reshard=True)),
     case("pp2-fsdp2-interleaved", "moe", piped(INTERLEAVED, **SHARDED)),
     case("pp2-fsdp2-chain", "chain-images", piped(INTERLEAVED, **SHARDED)),
-    case(
-    ),
     case("pp2-tp2", "llama", piped(ONE, tp=2)),
     case("pp2-tp2-sp", "gpt2", piped(ZBV, tp=2, sp=True), **PACKED),
     case("pp2-tp2-sp-hf", "hf-llama", piped(INTERLEAVED, tp=2, sp=True)),

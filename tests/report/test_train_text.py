@@ -33,8 +33,8 @@ def compared() -> tuple[Compared, ...]:
 @pytest.fixture
 def shown() -> list[str]:
     verified = Verified(
-        schema="", escala="", run=(), network="", accelerator="", devices=2, plan_title="", compared=compared(),
-        missing=(), notes=(), own=(),
+        schema="", escala="", run=(), network="", accelerator="", devices=2, plan_title="",
+        compared=compared(), missing=(), notes=(), own=(),
     )  # fmt: skip
     parts = tuple(
         Beside(part=name, predicted_s=0.1234, measured_s=1.234, error=-0.9, terms=()) for name in PARTS
