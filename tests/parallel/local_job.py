@@ -56,17 +56,15 @@ def resumed(plan: Plan, folder: Path) -> dict[str, Any]:
     with Checkpoints(folder) as checkpoints:
         checkpoints.save(cut.state)
     notes = again.resume(folder)
-    own, other = (each.optimizer.state_dict()["state"][0]["exp_avg"] for each in (cut, again))
+    own, other = (each.moment() for each in (cut, again))
     again.train(2 * STEPS)
     apart = [
         (whole(one) - whole(two)).abs().max().item()
         for one, two in zip(straight.parallel.parameters(), again.parallel.parameters(), strict=True)
     ]
-    moment = whole(own) if plan.zero == 0 else own.to_local()
     every: list[Any] = [None] * RANKS
-    dist.all_gather_object(every, moment.double().sum().item())
-    same = torch.equal(*(each if plan.zero == 0 else each.to_local() for each in (own, other)))
-    return {"apart": max(apart), "notes": notes, "moments": every, "is_own": same}
+    dist.all_gather_object(every, own.double().sum().item())
+    return {"apart": max(apart), "notes": notes, "moments": every, "is_own": torch.equal(own, other)}
 
 
 class Replicas:
@@ -92,6 +90,11 @@ class Replicas:
             self.step(batch("llama", ROWS * RANKS, number, False).rows(ROWS * place, ROWS))
             self.agree(number + 1)
         self.state = replace(self.state, step=last)
+
+    def moment(self) -> torch.Tensor:
+        """A copy of what this rank's optimizer keeps for its first parameter."""
+        kept = self.optimizer.state_dict()["state"][0]["exp_avg"]
+        return (kept.to_local() if hasattr(kept, "to_local") else kept).clone()
 
     def resume(self, folder: Path) -> tuple[str, ...]:
         found = load(latest(folder), self.state)
