@@ -60,7 +60,7 @@ def launched_ranks(environment: Mapping[str, str] = os.environ) -> int:
 def require_torch() -> None:
     """Refuse where torch is not installed, with the command that installs it."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingExtra(f"`escala profile` runs a step with PyTorch, which is not installed: {INSTALL}")
+        raise MissingExtra(f"this runs with PyTorch, which is not installed: {INSTALL}")
 
 
 def checked_practices(text: str | None) -> tuple[str, ...]:
