@@ -33,14 +33,24 @@ MEANS: Final = ("params", "foreach", "fused", "capturable", "differentiable")
 
 
 def model_tensors(chunks: tuple[nn.Module, ...]) -> dict[str, torch.Tensor]:
-    """Parameters and kept buffers of the chunks by their names in the whole model."""
+    """Parameters, kept buffers and scales of four bits by their names in the whole model."""
     found: dict[str, torch.Tensor] = {}
     for chunk in chunks:
         for name, value in _bare(chunk).state_dict().items():
             if not isinstance(value, torch.Tensor):
                 raise InvalidInput(f"{name} is no tensor; a checkpoint holds tensors only")
             found[f"{MODEL}{plain(name)}"] = value
+        found.update(_scales(chunk))
     return found
+
+
+def _scales(chunk: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """What bitsandbytes keeps beside a weight of four bits; FSDP parts it from the weight, not its module."""
+    for name, module in _bare(chunk).named_modules():
+        state = getattr(module, "quant_state", None)
+        if state is not None:
+            for key, value in state.as_dict(packed=True).items():
+                yield f"{MODEL}{plain(f'{name}.weight.{key}')}", value
 
 
 def names_of(chunks: tuple[nn.Module, ...]) -> dict[nn.Parameter, list[str]]:
