@@ -47,7 +47,8 @@ test: ## Set up, then run every test that needs no optional library
 	@scripts/test
 
 test-hf: $(VENV_HF)/.ok ## Set up a second environment with PyTorch and transformers, then run the tests that need them
-	@$(VENV_HF)/bin/python -m pytest -m optional || { [ $$? -eq 5 ] && echo "there is no such test yet"; }
+	@OMP_NUM_THREADS=1 $(VENV_HF)/bin/python -m pytest -n 2 --dist loadfile -m "optional and not alone"
+	@$(VENV_HF)/bin/python -m pytest -m "optional and alone"
 
 bench: $(VENV)/.core-ok ## Set up, then measure how fast escala itself is
 	@$(VENV)/bin/python benchmarks/run.py
