@@ -1,7 +1,7 @@
 """How many more rounds to a target, from the rounds of a pilot. Knows a metric by round, not its cause.
 
-Curves of two families are drawn as much as they count, each with noise as large as what it leaves: when they
-first are at the target is the interval, with the disagreement of the families in it.
+Curves of two families are drawn as much as they count, with the noise from one evaluation to the next: when
+they first are at the target is the interval, with the disagreement of the families in it.
 """
 
 import math
@@ -116,7 +116,7 @@ def forecast(pilot: Pilot, target: float, *, seed: int = 0) -> Forecast:
         more_high_rounds=ends[2],
         never_share=float(np.isinf(more).mean()),
         level=(float(level[0]), float(level[1]), float(level[2])),
-        noise=float(np.median(drawn.noise)),
+        noise=jitter(values),
         families=tuple(_families(fits, drawn, more)),
     )
 
@@ -130,6 +130,11 @@ def _refuse_too_early(pilot: Pilot, target: float) -> None:
             f"{pilot.metric} went from {begins:.3g} to {ends:.3g} in the pilot, not a tenth of the way to"
             f" {target:g}: run a longer pilot"
         )
+
+
+def jitter(values: F64) -> float:
+    """Standard deviation from one evaluation to the next, in the later half: of differences / sqrt 2."""
+    return float(np.diff(values[len(values) // 2 :]).std() / math.sqrt(2))
 
 
 def _families(fits: Fits, drawn: Fits, more: F64) -> Iterator[Family]:
@@ -166,11 +171,12 @@ def _more_rounds(drawn: Fits, pilot: Pilot, values: F64, goal: float, generator:
     crossing = crossing_of(drawn, goal) - last
     steps = int(min(max(4 * len(values), 200), MOST_STEPS))
     more = np.where(crossing > steps * every, crossing, np.inf)
+    noise = jitter(values)
     waiting = np.ones(DRAWS, np.bool_)
     for step in range(1, steps + 1):
         at = last + step * every
         deviation = generator.standard_normal(DRAWS)
-        value = at_round(drawn, np.full(DRAWS, at)) + drawn.noise * deviation
+        value = at_round(drawn, np.full(DRAWS, at)) + noise * deviation
         hit = waiting & (value >= goal)
         more[hit] = step * every
         waiting &= ~hit
