@@ -40,6 +40,13 @@ def test_fedbuff_weighs_by_staleness_and_divides_by_the_number():
     assert weighted_sum(stacked([one(1.0), one(5.0)]), shares)["w"][0] == 1.75
 
 
+def test_a_late_update_counts_half_after_three_rounds():
+    # 10 samples / sqrt(1 + 3)
+    found = counts_of(training(merges_late=True), np.array([10, 10]), np.array([0, 3]))
+
+    assert found.tolist() == [10, 5]
+
+
 def test_scaffold_by_hand():
     # of 4 clients 2 return: changes -1 and -3 in 2 steps at rate 0.5; variates begin at 0, so pulls are 0
     # own variate: (start - end) / (2 * 0.5) = 1 and 3; the server's: 0 + (1 + 3) / 4 = 1; weights: 0 - 2

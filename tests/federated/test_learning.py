@@ -56,6 +56,19 @@ def test_clients_with_equal_data_and_one_step_are_one_large_batch():
         assert each == pytest.approx(alone.weights[name], abs=1e-6)
 
 
+def test_a_late_update_counts_later_and_less():
+    # messages take 0.7 s each way; the tenth trains 12 samples for 4 s and is there in the second round
+    asked = training(round_deadline_s=3.0, merges_late=True, batch=12)
+    run = learning(asked, clients(10, 12))
+    run._population.fleet.sample_s[9] = 4 / 12
+
+    first, second = list(run.rounds(2))
+
+    assert (len(first.returned), first.lost) == (9, {"late": 1})
+    assert 9 in second.returned
+    assert second.metrics["merged_late"] == 1
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -64,14 +64,15 @@ def proximal_of(training: Training) -> float:
 
 
 def counts_of(training: Training, samples: I64, staleness: I64) -> F64:
-    """What each update counts in the mean: its samples; SCAFFOLD: 1; FedBuff: 1 / sqrt(1 + staleness).
+    """What each update counts in the mean: its samples, SCAFFOLD and FedBuff: 1; * 1 / sqrt(1 + staleness).
 
     Staleness is the number of server steps since the client was given its weights.
     Source: McMahan 2017, algorithm 1; Karimireddy 2020, algorithm 1; Nguyen 2022 (FedBuff), section 5.
     """
-    if training.algorithm is Algorithm.FEDBUFF:
-        return np.asarray(1 / np.sqrt(1 + staleness), np.float64)
-    return np.ones(len(samples)) if training.algorithm is Algorithm.SCAFFOLD else samples.astype(np.float64)
+    counts_alike = training.algorithm in (Algorithm.SCAFFOLD, Algorithm.FEDBUFF)
+    return np.asarray(
+        (np.ones(len(samples)) if counts_alike else samples) / np.sqrt(1 + staleness), np.float64
+    )
 
 
 def shares_of(training: Training, counts: F64) -> F64:

@@ -14,8 +14,8 @@ from escala.errors import InvalidInput
 from escala.federated import local
 from escala.federated.accuracy import fairness, score
 from escala.federated.algorithms import server_of, stepped, with_controls
-from escala.federated.buffered import Arrival, buffered_steps
-from escala.federated.events import rounds_of
+from escala.federated.buffered import Arrival
+from escala.federated.events import MOST_LATE, steps_of
 from escala.federated.fleet import fleet_of
 from escala.federated.gathering import Gathered
 from escala.federated.learnstate import Heard, State
@@ -65,17 +65,10 @@ class Learning:
         """Rounds behind those that the state has done, up to a number; those before only pass the clock."""
         begun = self.state.done
         self._broadcast.held = Held(version=begun, weights=self.state.past[begun])
-        for record, arrivals in self._events(count):
+        for record, arrivals in steps_of(self._population, count):
             if record.round > self.state.done:
                 yield self._learnt(record, arrivals)
             self._hear(self.state.heard[record.round - 1])
-
-    def _events(self, count: int) -> Iterator[tuple[Round, tuple[Arrival, ...]]]:
-        if self._training.algorithm is Algorithm.FEDBUFF:
-            yield from buffered_steps(self._population, count)
-            return
-        for record in rounds_of(self._population, count):
-            yield record, tuple(Arrival(client=each, staleness=0) for each in record.returned)
 
     def _hear(self, heard: Heard) -> None:
         """Clients are chosen by the losses that they told."""
@@ -133,9 +126,9 @@ class Learning:
 
     def _past(self, round_: int, weights: Weights) -> dict[int, Weights]:
         """Weights that clients were given and may still work on, by the number of steps done."""
-        if self._training.algorithm is not Algorithm.FEDBUFF:
-            return {round_: weights}
-        kept = MOST_PAST_BYTES // weights_bytes(weights)
+        kept = 1 + MOST_LATE * self._training.merges_late
+        if self._training.algorithm is Algorithm.FEDBUFF:
+            kept = MOST_PAST_BYTES // weights_bytes(weights)
         return {step: each for step, each in self.state.past.items() if step > round_ - kept} | {
             round_: weights
         }
