@@ -45,8 +45,8 @@ what_options = stacked(
     ),
     click.option("--compress", type=Word(), help="Gradients of DDP: bf16, fp16, powersgd.  [none]"),
     switch("--noise/--no-noise", help="Estimate the batch beyond which more samples a step buy little."),
-    click.option("--outer-lr", type=Number(0.0, 10.0), default=0.7, help="Of local steps.  [0.7]"),
-    click.option("--outer-momentum", type=Number(0.0, 1.0), default=0.9, help="Of local steps.  [0.9]"),
+    click.option("--outer-lr", type=Number(0.0, 10.0), default=1.0, help="Of local steps.  [1]"),
+    click.option("--outer-momentum", type=Number(0.0, 1.0), default=0.0, help="Of local steps.  [0]"),
     click.option("--fragments", type=Whole(1, 1000), default=1, help="Parts that agree in turn.  [1]"),
 )
 how_options = stacked(
