@@ -11,6 +11,8 @@ import time
 from dataclasses import replace
 from statistics import mean
 
+import numpy as np
+
 from escala.federated.codecs import SEPARATOR, pack, update_bytes
 from escala.federated.fleet import fleet_of, no_history
 from escala.federated.learning import Learning
@@ -98,11 +100,12 @@ def secure() -> None:
     print(f"{'':<20}{'kB down':>9}{'kB up':>9}{'CPU ms':>9}", flush=True)
     for name, codec in (("plain", None), ("masked", Codec()), ("masked, rand-k 10 %", RANDOM)):
         scenario = population(Codec(), 0, 10)
-        training = replace(scenario.training, least_clients=10)
+        training = replace(scenario.training, least_clients=7)
         if codec is not None:
             training = replace(training, has_secure_aggregation=True, codec_up=codec)
         scenario = replace(scenario, training=training)
-        learner, fleet = TaskLearner(digits(), scenario), fleet_of(scenario, 0)
+        learner = TaskLearner(digits(), scenario)
+        fleet = replace(fleet_of(scenario, 0), arrival_ratio=np.ones(10))
         standing = Standing(weights=learner.first(), history=no_history(10))
         strategy = strategy_of(training, 10)
         if codec is None:

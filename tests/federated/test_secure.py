@@ -141,13 +141,24 @@ def test_bytes_of_masked_numbers_are_twice_those_of_plain_ones():
     assert summed.down_bytes > 5 * (207 * 4 + 2 * 128)
 
 
-def test_a_client_that_falls_silent_after_sharing_keys_is_left_out_of_the_sum():
-    line = Line(secure_app(trained, SECURE, BOUNDS), 5, silent_from={4: 2})
+@pytest.mark.parametrize("stage", [0, 1, 2], ids=["at once", "before sharing keys", "after"])
+def test_a_client_that_falls_silent_is_left_out_of_the_sum(stage):
+    line = Line(secure_app(trained, SECURE, BOUNDS), 5, silent_from={4: stage})
 
     summed = secure_mean(line, nodes(5), WEIGHTS, 1, SECURE, BOUNDS)
 
     assert summed.returned == (0, 1, 2, 3)
     assert is_near(summed.change, expected(range(4)), 1e-5)
+
+
+def test_two_clients_may_fall_silent_at_different_stages():
+    line = Line(secure_app(trained, SECURE, BOUNDS), 9, silent_from={4: 1, 7: 2})
+
+    summed = secure_mean(line, nodes(9), WEIGHTS, 1, SECURE, BOUNDS)
+
+    left = [0, 1, 2, 3, 5, 6, 8]
+    assert summed.returned == tuple(left)
+    assert is_near(summed.change, expected(left), 1e-5)
 
 
 def test_too_many_silent_clients_end_the_round_aloud():

@@ -107,7 +107,7 @@ def secure_mean(
     state = RecordDict({"parameters": parts.record_of(list(weights.values()))})
     state["config"] = parts.config_of({"current_round": round_})
     context = parts.context(Context(0, 0, {}, state, {}), strategy=sums, client_manager=sums)
-    parts.workflow(
+    _workflow()(
         SHARES,
         THRESHOLD,
         max_weight=float(bounds.samples),
@@ -127,6 +127,23 @@ def secure_mean(
         down_bytes=counted.down_bytes,
         up_bytes=counted.up_bytes,
     )
+
+
+def _workflow() -> Any:
+    """Flower's workflow, mended: it asks for keys of clients that went before they shared any, and fails."""
+
+    class Mended(flower().workflow):  # type: ignore[misc] # Flower's class is found when it is needed
+        """Clients that did not share their keys are as if they had never been asked."""
+
+        def share_keys_stage(self, grid: Any, context: Any, state: Any) -> bool:
+            """As Flower does; then only those that shared count as sampled, and as anyone's neighbours."""
+            is_done = super().share_keys_stage(grid, context, state)
+            sharing = set(state.active_node_ids)
+            state.sampled_node_ids = sharing
+            state.nid_to_neighbours = {node: state.nid_to_neighbours[node] & sharing for node in sharing}
+            return bool(is_done) and self._check_threshold(state)
+
+    return Mended
 
 
 class _Sums:
