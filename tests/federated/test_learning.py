@@ -1,9 +1,11 @@
 """Populations that learn: limiting cases of algorithms, stopping and going on, what is told."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from escala.federated.scenario import Skew
+from escala.federated.scenario import Gate, Skew
 from escala.federated.training import Algorithm, Codec, Part, Privacy, Robust, Selection
 from federated.populations import clients, population, training
 
@@ -144,3 +146,15 @@ def test_accuracy_of_clients_is_told_by_their_mixes_of_labels():
 
     assert even["accuracy_worst_tenth"] <= even["accuracy"] + even["accuracy_spread"]
     assert uneven["accuracy_spread"] > even["accuracy_spread"]
+
+
+def test_clients_whose_data_are_too_poor_are_kept_out_and_named():
+    # client 3 has ten samples of the twenty that the gate wants
+    few = [clients(3, 64), clients(1, 10), clients(2, 64)]
+    asked, said, task = training(clients_per_round=6), [], digits()
+    scenario = replace(population(few, asked), gate=Gate(least_samples=20))
+
+    run = Learning(scenario, task, exact(task, few, 0), said.append)
+
+    assert [each.cohort for each in run.rounds(2)] == [(0, 1, 2, 4, 5)] * 2
+    assert said == ["client 3 is kept out: 10 samples, 20 are needed"]

@@ -1,7 +1,7 @@
 """The devices of a scenario as columns, one row a client; a client's number is its row, in every engine."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -198,3 +198,10 @@ def _hourly(given: ClientClass, rows: int) -> dict[str, F64]:
         "carbon_kg_per_j": np.tile(np.asarray(carbon or [0.0] * HOURS), (rows, 1)),
         "has_carbon": np.full(rows, len(carbon) > 0),
     }
+
+
+def without(fleet: Fleet, clients: Iterable[int]) -> Fleet:
+    """The fleet with some clients never there, as if they had no hours."""
+    hours = fleet.hours.copy()
+    hours[list(clients)] = False
+    return replace(fleet, hours=hours)

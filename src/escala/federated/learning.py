@@ -15,8 +15,9 @@ from escala.federated import local
 from escala.federated.accuracy import fairness, score
 from escala.federated.algorithms import server_of, stepped, with_controls
 from escala.federated.buffered import Arrival
+from escala.federated.clientdata import client_data, refused
 from escala.federated.events import MOST_LATE, steps_of
-from escala.federated.fleet import fleet_of
+from escala.federated.fleet import fleet_of, without
 from escala.federated.gathering import Gathered
 from escala.federated.learnstate import Heard, State
 from escala.federated.learnt import on_the_wire, with_task
@@ -46,7 +47,12 @@ class Learning:
         weights = local.weights_of(self._module)
         self.scenario = with_task(scenario, task, self._module)
         fleet = fleet_of(self.scenario, self._training.seed)
-        self.fleet = replace(fleet, samples=np.array([len(each) for each in rows]))
+        data = [client_data(place, task.inputs[each], task.labels[each]) for place, each in enumerate(rows)]
+        self.refused = refused(data, scenario.gate)
+        samples = np.array([each.samples for each in data])
+        self.fleet = without(replace(fleet, samples=samples), self.refused)
+        for client, why in self.refused.items():
+            say(f"client {client} is kept out: {why}")
         self._population = Population(self.scenario, self.fleet)
         self._population.payload = on_the_wire(self._training, weights)
         self._labels = mixes(task, rows).counts

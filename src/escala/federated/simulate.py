@@ -20,7 +20,7 @@ from escala.federated.manifest import ROUNDS
 from escala.federated.phases import MESSAGE_OVERHEAD_BYTES
 from escala.federated.population import Population
 from escala.federated.roundrecord import Round
-from escala.federated.scenario import Scenario
+from escala.federated.scenario import Gate, Scenario
 from escala.federated.selection import refuse_unfit
 from escala.federated.summary import Course, Simulated, Simulation, Tally
 from escala.federated.training import Selection
@@ -130,6 +130,8 @@ def _notes(scenario: Scenario) -> Iterator[str]:
             f"batteries are full at first, fill in {FULL_CHARGE_S / HOUR_S:.0f} h outside the hours of their"
             " clients, and under a fifth their clients do not take part (assumed)"
         )
+    if scenario.gate != Gate():
+        yield "the gate looks at data: with --engine events there are none, and nobody is kept out"
     yield "devices are drawn once, so time has no range here: another seed draws others"
     yield "the clock begins at 0:00 UTC; clients that are late go on to their end, and their energy counts"
     if scenario.server_country is None and scenario.central.country is None:
