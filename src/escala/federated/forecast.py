@@ -20,6 +20,12 @@ from escala.model.columns import F64
 
 SCHEMA: Final = "escala/federate-forecast@1"
 LEAST_POINTS: Final = 8
+ENOUGH_POINTS: Final = 20
+SHORT: Final = (
+    "fewer than 20 evaluations: of such pilots of real training the interval held the truth in 4 of 10, as it"
+    " came sooner; run a longer pilot"
+)
+"""Measured: docs/how-to/forecast-rounds.md."""
 DRAWS: Final = 1000
 MOST_STEPS: Final = 4000
 """So many evaluations ahead noise is drawn for each of; beyond, the curve alone decides."""
@@ -60,6 +66,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     level: tuple[float, float, float]
     noise: float
     families: tuple[Family, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,6 +125,7 @@ def forecast(pilot: Pilot, target: float, *, seed: int = 0) -> Forecast:
         level=(float(level[0]), float(level[1]), float(level[2])),
         noise=jitter(values),
         families=tuple(_families(fits, drawn, more)),
+        notes=(SHORT,) if not reached.size and len(pilot.rounds) < ENOUGH_POINTS else (),
     )
 
 

@@ -18,6 +18,8 @@ def print_forecast(console: Console, given: Forecast) -> None:
     put(console)
     for label, text in lines(given).items():
         hanging(console, label, folded(Text(text), room(console)), style=STRONG)
+    for note in given.notes:
+        hanging(console, "Note", folded(Text(note), room(console)))
 
 
 def headline(given: Forecast) -> str:
@@ -39,9 +41,9 @@ def lines(given: Forecast) -> dict[str, str]:
         "Pilot": f"{count(given.pilot_rounds)} rounds, {evaluated}",
         "Level": f"levels off at {digits(mid)} ({digits(low)} to {digits(high)})",
         "Noise": f"{digits(given.noise)} from one evaluation to the next",
-        "Curves": "; ".join(map(_family, given.families)),
     }
     if given.reached_round is None:
+        told["Curves"] = "; ".join(map(_family, given.families))
         told["Doubt"] = f"{chance(given.never_share)} that it never gets there; 80 % intervals"
     return told
 
