@@ -63,6 +63,7 @@ def test_a_whole_run_is_told_in_eighty_columns(run, folder):
     assert (result.code, result.err) == (0, "")
     assert "The records are whole" in result.out
     assert "epsilon 1.43 at delta 1e-05" in result.out
+    assert "central noise 1.0 × clip 1.0" in result.out
     assert "4 of 14 clients counted at least once" in result.out
     assert "client 13: 3 samples, 10 are needed" in result.out
     assert "3 late" in result.out

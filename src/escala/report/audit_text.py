@@ -8,7 +8,7 @@ from rich.text import Text
 
 from escala.errors import one_line
 from escala.federated.clientdata import ClientData
-from escala.federated.training import Selection
+from escala.federated.training import Robust, Selection
 from escala.report.audit_view import Audited
 from escala.report.layout import STRONG, add_row, flow, hanging, put, put_table, room, table_of
 from escala.report.numbers import count, plural
@@ -69,7 +69,23 @@ def _condition(given: Audited) -> list[str]:
 def told_training(training: Mapping[str, object]) -> list[str]:
     """The settings of a training that a reader looks for first."""
     names = ("algorithm", "selection", "clients_per_round", "local_epochs", "batch", "learning_rate", "seed")
-    return [f"{name.replace('_', ' ')} {training[name]}" for name in names if name in training]
+    told = [f"{name.replace('_', ' ')} {training[name]}" for name in names if name in training]
+    return told + list(_protection(training))
+
+
+def _protection(training: Mapping[str, object]) -> Iterator[str]:
+    """What was not left at its default: codecs, robust rule, noise, secure aggregation."""
+    for name in ("codec_up", "codec_down"):
+        codec = training.get(name)
+        if isinstance(codec, dict) and codec["kind"] != "none":
+            yield f"{name.replace('_', ' ')} {codec['kind']}"
+    if training.get("robust") not in (None, Robust.MEAN):
+        yield f"{training['robust']} against {training['attackers']} attackers"
+    privacy = training.get("privacy")
+    if isinstance(privacy, dict):
+        yield f"{privacy['place']} noise {privacy['noise_ratio']} × clip {privacy['clip']}"
+    if training.get("has_secure_aggregation"):
+        yield "secure aggregation"
 
 
 def told_labels(data: ClientData, most: int) -> str:
