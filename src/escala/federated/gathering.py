@@ -66,18 +66,22 @@ class Gathered:
             self._sum = more if self._sum is None else moved(self._sum, more, 1.0)
 
     def change(self) -> Weights | None:
-        """The step of the weights that these updates ask for; nothing where there are none."""
+        """The step of the weights that these updates ask for; nothing where there are none.
+
+        With noise of the server there is always one, which tells nobody that no client came.
+        """
+        privacy = self._training.privacy
+        if privacy is not None and privacy.place == "central":
+            noise = generator(self._training.seed, SERVER, self._round, NOISE)
+            changes = joined(self._parts) if self._parts else stacked([zeros(self._state.server.weights)])
+            return private_mean(changes, privacy, self._training.clients_per_round, noise)
         if not self._parts:
             return None
         counts = np.concatenate(self._counts)
-        if self._sum is not None:
-            divisor = np.float32(divisor_of(self._training, counts))
-            return {name: each / divisor for name, each in self._sum.items()}
-        changes, privacy = joined(self._parts), self._training.privacy
-        if privacy is not None and privacy.place == "central":
-            noise = generator(self._training.seed, SERVER, self._round, NOISE)
-            return private_mean(changes, privacy, self._training.clients_per_round, noise)
-        return robust_mean(self._training, changes, shares_of(self._training, counts))
+        if self._sum is None:
+            return robust_mean(self._training, joined(self._parts), shares_of(self._training, counts))
+        divisor = np.float32(divisor_of(self._training, counts))
+        return {name: each / divisor for name, each in self._sum.items()}
 
     def turned(self) -> Weights | None:
         """By how much variates of clients moved, stacked; nothing where clients keep none."""
