@@ -65,7 +65,7 @@ def population(classes: list[ClientClass], asked: Training) -> Scenario:
     """A scenario of classes of clients that learn some network."""
     return Scenario(
         name="population",
-        learnt=Learnt(name="net", weights=1e3, trained_weights=1e3, forward_flop_per_sample=2e3),
+        learnt=Learnt(name="net", weights=17_226, trained_weights=17_226, forward_flop_per_sample=34e3),
         training=asked,
         clients=tuple(classes),
         rules=Rules(movement=Movement.NEVER),

@@ -6,7 +6,6 @@ from typing import Final
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from escala.federated import local
 from escala.federated.codecs import update_bytes
@@ -22,9 +21,16 @@ PLAIN: Final = Codec()
 
 def with_task(scenario: Scenario, task: Task, module: nn.Module) -> Scenario:
     """The scenario as it is when it learns this task; seconds measured for another network are left out."""
-    learnt = learnt_of(task, module)
-    if learnt.weights == scenario.learnt.weights:
-        return replace(scenario, learnt=replace(scenario.learnt, trained_weights=learnt.trained_weights))
+    weights = sum(each.numel() for each in module.parameters())
+    trained = sum(each.numel() for each in local.trained(module).values())
+    if weights == scenario.learnt.weights:
+        return replace(scenario, learnt=replace(scenario.learnt, trained_weights=float(trained)))
+    learnt = Learnt(
+        name=task.name,
+        weights=float(weights),
+        trained_weights=float(trained),
+        forward_flop_per_sample=forward_flop(task, module),
+    )
     note = (
         f"what is learnt is {learnt.name} ({learnt.weights:,.0f} weights) in place of the scenario's "
         f"{scenario.learnt.name} ({scenario.learnt.weights:,.0f}): bytes, seconds and joules are its own"
@@ -33,17 +39,14 @@ def with_task(scenario: Scenario, task: Task, module: nn.Module) -> Scenario:
     return replace(scenario, learnt=learnt, clients=clients, assumed=(note, *scenario.assumed))
 
 
-def learnt_of(task: Task, module: nn.Module) -> Learnt:
-    """Weights, those that are trained, and FLOP of one sample forward, counted on one."""
+def forward_flop(task: Task, module: nn.Module) -> float:
+    """FLOP of one sample forward, counted on one."""
+    from torch.utils.flop_counter import FlopCounterMode  # loads for seconds
+
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module.eval()
         module(local.tensor(task.inputs[:1], module))
-    return Learnt(
-        name=task.name,
-        weights=float(sum(each.numel() for each in module.parameters())),
-        trained_weights=float(sum(each.numel() for each in local.trained(module).values())),
-        forward_flop_per_sample=float(counter.get_total_flops()),
-    )
+    return float(counter.get_total_flops())
 
 
 def on_the_wire(training: Training, weights: Mapping[str, F32]) -> Payload:
