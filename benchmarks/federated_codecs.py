@@ -43,7 +43,7 @@ def main() -> None:
     if asked.secure:
         secure()
         return
-    print(f"{'codec':<12}{'kB up':>8}{'accuracy':>22}{'rounds to 85 %':>18}{'kB to 85 %':>12}", flush=True)
+    print(f"{'codec':<12}{'kB up':>8}{'accuracy':>25}{'rounds to 85 %':>18}{'kB to 85 %':>12}", flush=True)
     for name, codec in CODECS.items():
         runs = [learnt(codec, seed, asked.rounds) for seed in range(asked.seeds)]
         kilobytes = runs[0][0] / 1e3
@@ -51,7 +51,7 @@ def main() -> None:
         hits = [run[2] for run in runs]
         told = f"{mean(last):.3f} ({min(last):.3f} to {max(last):.3f})"
         rounds = f"{mean(hits):.1f} ({min(hits)} to {max(hits)})"
-        print(f"{name:<12}{kilobytes:>8.1f}{told:>22}{rounds:>18}{kilobytes * mean(hits):>12.0f}", flush=True)
+        print(f"{name:<12}{kilobytes:>8.1f}{told:>25}{rounds:>18}{kilobytes * mean(hits):>12.0f}", flush=True)
 
 
 def learnt(codec: Codec, seed: int, rounds: int) -> tuple[int, float, int]:
