@@ -5,6 +5,8 @@ sleeping process holds, and the kernel ends that process with its parent, also a
 stand side by side and none needs to be cleaned up. Needs root on Linux, iproute2 and util-linux.
 """
 
+import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +21,8 @@ from typing import Final
 TOOLS: Final = ("ip", "tc", "unshare", "nsenter", "setpriv", "taskset")
 PORT: Final = 29500
 CARD: Final = "eth0"
+NET: Final = 0x40000000
+"""CLONE_NEWNET, see setns(2)."""
 PATIENCE_S: Final = 10.0
 BURST_BYTES: Final = 16 * 1024
 """What a card lets through at full speed after a pause: far below the messages that are timed."""
@@ -123,6 +127,37 @@ def lab(hosts: int, *, bytes_per_s: float, delay_s: float = 0.0) -> Iterator[Lab
         yield Lab(holders=holders)
 
 
+@contextmanager
+def star(bytes_per_s: Sequence[float]) -> Iterator[tuple[Lab, int]]:
+    """Hosts that each send and receive at their own rate, and the process that holds their switch."""
+    with ExitStack() as stack:
+        holders = tuple(_holder(stack) for _ in bytes_per_s)
+        switch = _switch(stack, holders)
+        for host, (holder, rate) in enumerate(zip(holders, bytes_per_s, strict=True)):
+            _card(holder, host, rate)
+            _limit(switch, f"port{host}", rate)
+        yield Lab(holders=holders), switch
+
+
+def passed_bytes(holder: int, card: str) -> int:
+    """What a card has sent so far, headers of every packet counted."""
+    shown = _in(holder, f"tc -s -j qdisc show dev {card}")
+    return int(json.loads(shown)[0]["bytes"])
+
+
+@contextmanager
+def inside(holder: int) -> Iterator[None]:
+    """This thread, and what it starts, on a host."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/self/ns/net") as own, open(f"/proc/{holder}/ns/net") as other:
+        if libc.setns(other.fileno(), NET):
+            raise LabError(f"no way into a host: {os.strerror(ctypes.get_errno())}")
+        try:
+            yield
+        finally:
+            libc.setns(own.fileno(), NET)
+
+
 def _holder(stack: ExitStack) -> int:
     """A process that sleeps in a network namespace of its own."""
     process = subprocess.Popen([*MORTAL, "unshare", "--net", "sleep", "infinity"], stderr=subprocess.PIPE)
@@ -137,7 +172,7 @@ def _holder(stack: ExitStack) -> int:
     raise LabError(f"no network namespace: {said.strip()}")
 
 
-def _switch(stack: ExitStack, holders: Sequence[int]) -> None:
+def _switch(stack: ExitStack, holders: Sequence[int]) -> int:
     """A bridge in a namespace of its own, with a cable to each host."""
     switch = _holder(stack)
     _in(switch, "ip link add bridge type bridge")
@@ -145,6 +180,7 @@ def _switch(stack: ExitStack, holders: Sequence[int]) -> None:
     for host, holder in enumerate(holders):
         _in(switch, f"ip link add port{host} type veth peer name {CARD} netns {holder}")
         _in(switch, f"ip link set port{host} master bridge up")
+    return switch
 
 
 def _relay(stack: ExitStack, holders: Sequence[int], delay_s: float) -> None:
@@ -163,19 +199,25 @@ def _card(holder: int, host: int, bytes_per_s: float) -> None:
     _in(holder, f"ip addr add {address(host)}/24 dev {CARD}")
     _in(holder, "ip link set lo up")
     _in(holder, f"ip link set {CARD} up")
-    bits = round(8 * bytes_per_s)
-    _in(holder, f"tc qdisc add dev {CARD} root tbf rate {bits}bit burst {BURST_BYTES} latency {QUEUE}")
+    _limit(holder, CARD, bytes_per_s)
     for setting in TCP:
         _in(holder, f"sysctl -qw net.ipv4.{setting}")
 
 
-def _in(holder: int, command: str) -> None:
-    """One set-up command in the namespace of a host."""
+def _limit(holder: int, card: str, bytes_per_s: float) -> None:
+    """So fast a card sends from now on."""
+    bits = round(8 * bytes_per_s)
+    _in(holder, f"tc qdisc add dev {card} root tbf rate {bits}bit burst {BURST_BYTES} latency {QUEUE}")
+
+
+def _in(holder: int, command: str) -> str:
+    """One command in the namespace of a host; gives what it said."""
     done = subprocess.run(
         ["nsenter", "-t", str(holder), "-n", *command.split()], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise LabError(f"`{command}`: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

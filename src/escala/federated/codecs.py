@@ -1,7 +1,7 @@
 """How an update is packed for the wire: none, fp16, int8, top-k, rand-k. Knows no transport."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -100,8 +100,13 @@ def unpack(codec: Codec, packed: Mapping[str, NDArray[Any]], shapes: Mapping[str
 
 
 def update_bytes(codec: Codec, shapes: Mapping[str, Shape]) -> int:
-    """Bytes sent of a whole update: the sum over its tensors."""
-    return sum(packed_bytes(codec, shape) for shape in shapes.values())
+    """Bytes sent of a whole update: those of its tensors."""
+    return tensors_bytes(codec, shapes.values())
+
+
+def tensors_bytes(codec: Codec, shapes: Iterable[Shape]) -> int:
+    """Bytes sent of tensors of these shapes."""
+    return sum(packed_bytes(codec, shape) for shape in shapes)
 
 
 def kept_numbers(codec: Codec, shape: Shape) -> int:

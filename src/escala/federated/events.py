@@ -14,11 +14,16 @@ import numpy as np
 
 from escala.federated.buffered import NOTICED_S, Arrival, buffered_steps
 from escala.federated.fates import REASONS, Fates, mean, mean_phases
+from escala.federated.fleet import SERVER
+from escala.federated.order import generator
 from escala.federated.population import Population, hour_of
 from escala.federated.roundrecord import Round
 from escala.federated.training import Algorithm, Selection, Training
-from escala.model.columns import Bool
+from escala.federated.transport import taken_s
+from escala.model.columns import F64, Bool
 
+TAKEN: Final = 3
+"""What the server's random numbers are for, see `fleet.DRAW`."""
 MOST_LATE: Final = 10
 """Updates that are later than so many rounds are neither waited for nor merged; an assumption."""
 
@@ -62,22 +67,23 @@ def steps_of(population: Population, count: int) -> Iterator[tuple[Round, tuple[
         yield record, tuple(arrivals)
 
 
-def counted_in_time(ended: Fates, training: Training) -> tuple[Bool, float]:
+def counted_in_time(ended: Fates, training: Training, taken: F64) -> tuple[Bool, float]:
     """Whose replies count, and when the round ends: with the last that is needed, known of, or in time.
 
-    Of those that arrive together the lower numbers count. A Poisson cohort needs everyone.
+    `taken` are the seconds after which the server has the replies, infinite where it never has. A deadline
+    ends nothing that the server is taking just then. Of those that are taken together the lower numbers
+    count. A Poisson cohort needs everyone.
     """
     needed = len(ended.clients)
     if training.selection is not Selection.POISSON:
         needed = min(training.clients_per_round, needed)
-    arrives_s = np.where(ended.has_returned, ended.end_s, np.inf)
-    known_s = np.where(ended.has_returned, ended.end_s, ended.end_s + NOTICED_S)
-    first = np.argsort(arrives_s, kind="stable")[:needed]
-    ends_s = [float(known_s.max(initial=0.0)), float(arrives_s[first].max(initial=0.0))]
+    known_s = np.where(ended.has_returned, taken, ended.end_s + NOTICED_S)
+    first = np.argsort(taken, kind="stable")[:needed]
+    ends_s = [float(known_s.max(initial=0.0)), float(taken[first].max(initial=0.0))]
     if training.round_deadline_s is not None:
-        ends_s.append(training.round_deadline_s)
+        ends_s.append(float(taken[np.isfinite(taken)].max(initial=training.round_deadline_s)))
     counted = np.zeros(len(ended.clients), np.bool_)
-    counted[first] = arrives_s[first] <= min(ends_s)
+    counted[first] = taken[first] <= min(ends_s)
     return counted, min(ends_s)
 
 
@@ -87,7 +93,7 @@ def _round(population: Population, round_: int, now_s: float) -> tuple[Round, li
     now_s, is_here = population.opened(now_s, training.least_clients)
     clients = population.cohort(is_here, now_s, draw=round_)
     ended = population.ask(clients, now_s, draw=round_, at_once=len(clients))
-    counted, end_s = counted_in_time(ended, training)
+    counted, end_s = counted_in_time(ended, training, _taken(population, ended, round_))
     population.asked(ended, now_s)
     population.returned(round_, clients[counted], ended.end_s[counted])
     wait_s = np.maximum(end_s - ended.end_s, 0.0) * ended.has_returned
@@ -114,6 +120,14 @@ def _round(population: Population, round_: int, now_s: float) -> tuple[Round, li
         Late(client=int(clients[row]), round_=round_, arrives_s=now_s + float(ended.end_s[row]))
         for row in np.flatnonzero(ended.has_returned & ~in_time)
     ]
+
+
+def _taken(population: Population, ended: Fates, round_: int) -> F64:
+    """When the server has each reply, by the pauses of the transport."""
+    training, there_s = population.training, np.where(ended.has_returned, ended.end_s, np.inf)
+    draws = generator(training.seed, SERVER, TAKEN, round_)
+    begins_s = there_s - ended.up_s
+    return taken_s(population.scenario.transport, begins_s, there_s, training.round_deadline_s, draws)
 
 
 def lost_of(ended: Fates, counted: Bool, end_s: float) -> dict[str, int]:

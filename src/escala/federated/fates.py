@@ -11,6 +11,7 @@ import numpy as np
 from escala.federated.fleet import SERVER, Fleet
 from escala.federated.order import generator
 from escala.federated.phases import RADIO_W, shared_rate, training_s, transfer_s
+from escala.federated.transport import looked_s
 from escala.model.columns import F64, I64, Bool
 from escala.units import HOUR_S
 
@@ -93,6 +94,7 @@ def fates(
     server: ServerLink,
     *,
     epochs: int,
+    reply_look_s: float = 0.0,
     start_s: F64 | float,
     charge_j: F64,
     draws: F64,
@@ -100,7 +102,8 @@ def fates(
     """Download, start, train, upload, until one of four misfortunes: whichever comes first.
 
     A transfer is tried three times; a drop-out happens at any moment of the work alike; a client leaves when
-    its hours end; an empty battery ends everything. `start_s`, `charge_j` and `draws` are of the cohort.
+    its hours end; an empty battery ends everything. Looks whether work is done are `reply_look_s` apart.
+    `start_s`, `charge_j` and `draws` are of the cohort.
     """
     tries = {way: _attempts(draws[:, way], fleet.arrival_ratio[clients]) for way in (DOWN, UP)}
     latency_s = fleet.latency_s[clients]
@@ -108,7 +111,8 @@ def fates(
     up = shared_rate(fleet.up_bytes_per_s[clients], server.down_bytes_per_s, server.clients)
     one_down_s = transfer_s(payload.down_bytes, down, latency_s)
     one_up_s = transfer_s(payload.up_bytes, up, latency_s)
-    work_s = fleet.start_s[clients] + training_s(fleet.samples[clients], epochs, fleet.sample_s[clients])
+    trained_s = training_s(fleet.samples[clients], epochs, fleet.sample_s[clients])
+    work_s = looked_s(fleet.start_s[clients] + trained_s, reply_look_s)
     whole = np.stack(
         [np.minimum(tries[DOWN], ATTEMPTS) * one_down_s, work_s, np.minimum(tries[UP], ATTEMPTS) * one_up_s]
     )

@@ -3,20 +3,21 @@
 Time is the run's own clock: seconds since a midnight in UTC. Knows no rule by which a round ends.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from escala.errors import InvalidInput
 from escala.federated.batteries import Batteries
-from escala.federated.codecs import packed_bytes
+from escala.federated.codecs import packed_bytes, tensors_bytes
 from escala.federated.fates import Fates, Payload, ServerLink, draws_of, fates
 from escala.federated.fleet import HOURS, Fleet, no_history
 from escala.federated.footprint import Footprint
-from escala.federated.phases import MESSAGE_OVERHEAD_BYTES
-from escala.federated.scenario import Scenario
+from escala.federated.scenario import Learnt, Scenario
 from escala.federated.selection import choose
-from escala.federated.training import Training
+from escala.federated.training import Codec, Training
+from escala.federated.transport import waits_s
 from escala.model.columns import F64, I64, Bool
 from escala.units import DAY_S, HOUR_S
 
@@ -36,8 +37,10 @@ class Population:
         self._charge_j = fleet.battery_j
 
     def here(self, now_s: float) -> Bool:
-        """Clients in their hours, not busy, with charge enough."""
-        is_here = self.fleet.hours[:, hour_of(now_s)] & (self._busy_until_s <= now_s)
+        """Clients in their hours, not known to be busy, with charge enough."""
+        is_here = self.fleet.hours[:, hour_of(now_s)].copy()
+        if self.scenario.transport.knows_busy:
+            is_here &= self._busy_until_s <= now_s
         if self._batteries.are_there:
             self._charge_j = self._batteries.charge_j(now_s)
             self.history.charge_ratio = self._batteries.charge_ratio(self._charge_j)
@@ -71,10 +74,15 @@ class Population:
         )
 
     def ask(self, clients: I64, now_s: float, *, draw: int, at_once: int) -> Fates:
-        """What becomes of a cohort that is asked now; so many clients share the server's link."""
+        """What becomes of a cohort that is asked now; so many clients share the server's link.
+
+        Who still works, or does not look for messages now, begins later.
+        """
+        transport = self.scenario.transport
+        waits = waits_s(transport, self._busy_until_s[clients], now_s)
         link = self.scenario.central.access
         draws = draws_of(self.training.seed, draw, len(self.fleet))[clients]
-        return fates(
+        ended = fates(
             self.fleet,
             clients,
             self.payload,
@@ -84,10 +92,12 @@ class Population:
                 clients=at_once,
             ),
             epochs=self.training.local_epochs,
-            start_s=now_s,
+            reply_look_s=transport.reply_look_s,
+            start_s=now_s + waits,
             charge_j=self._charge_j[clients],
             draws=draws,
         )
+        return replace(ended, end_s=waits + ended.end_s)
 
     def asked(self, ended: Fates, start_s: float) -> None:
         """Remember a cohort: who was asked, until when it is busy, what that drains."""
@@ -106,19 +116,26 @@ class Population:
 
 
 def payload_of(scenario: Scenario) -> Payload:
-    """Bytes of a message each way: what the codec packs, and what every message carries beside it.
-
-    Of weights only their number is known here, so they are packed as one tensor. Without a codec they are
-    sent as wide as they are.
-    """
-    learnt, training = scenario.learnt, scenario.training
-    shape = (round(learnt.trained_weights),)
-    plain_bytes = round(learnt.trained_weights * learnt.weight_bytes)
-    down, up = (
-        plain_bytes if codec.kind == "none" else packed_bytes(codec, shape)
-        for codec in (training.codec_down, training.codec_up)
+    """Bytes of a message each way: what the codec packs, and what carries it beside."""
+    learnt, training, transport = scenario.learnt, scenario.training, scenario.transport
+    down, up = (weights_bytes(learnt, codec) for codec in (training.codec_down, training.codec_up))
+    return Payload(
+        down_bytes=round(transport.framing * down + transport.down_overhead_bytes),
+        up_bytes=round(transport.framing * up + transport.up_overhead_bytes),
     )
-    return Payload(down_bytes=down + MESSAGE_OVERHEAD_BYTES, up_bytes=up + MESSAGE_OVERHEAD_BYTES)
+
+
+def weights_bytes(learnt: Learnt, codec: Codec) -> int:
+    """What a codec packs of the trained weights: exact where the shapes of tensors are known.
+
+    Of weights only their number is known otherwise, so they are packed as one tensor; without a codec they
+    are sent as wide as they are.
+    """
+    if learnt.shapes:
+        return tensors_bytes(codec, learnt.shapes)
+    if codec.kind == "none":
+        return round(learnt.trained_weights * learnt.weight_bytes)
+    return packed_bytes(codec, (round(learnt.trained_weights),))
 
 
 def hour_of(now_s: float) -> int:

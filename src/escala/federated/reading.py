@@ -18,6 +18,7 @@ from escala.federated.reading_clients import assumed_of, read_access, read_clien
 from escala.federated.reading_model import read_model
 from escala.federated.reading_training import read_training
 from escala.federated.scenario import Central, ClientClass, Gate, Measure, Movement, Rules, Scenario, Server
+from escala.federated.transport import TRANSPORTS, Carrier
 from escala.formats.files import read_keys
 from escala.formats.other_files import refuse_other
 
@@ -36,7 +37,7 @@ CENTRAL_KEYS: Final = (
 GATE_KEYS: Final = (
     *("least_samples", "least_labels", "most_missing_ratio", "most_duplicate_ratio", "most_constant_ratio"),
 )
-SERVER_KEYS: Final = ("power", "pue", "round_time", "country")
+SERVER_KEYS: Final = ("power", "pue", "round_time", "country", "transport")
 MOST_CLASSES: Final = 1000
 MOST_CLIENTS: Final = 10**9
 PUE: Final = Bounds(low=1.0, high=5.0)
@@ -95,6 +96,7 @@ def scenario_from_keys(keys: dict[str, object], origin: str = "scenario") -> Sce
         central=central,
         server=_server(server),
         server_country=read_country(server),
+        transport=TRANSPORTS[server.word("transport", Carrier, Carrier.IDEAL)],
         gate=_gate(top.inner("gate").allow(GATE_KEYS)),
         notes=top.texts("notes"),
         assumed=(*said, *(line for each in clients for line in assumed_of(each))),

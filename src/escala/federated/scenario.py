@@ -6,6 +6,7 @@ from typing import Final
 
 from escala.federated.ranges import Range
 from escala.federated.training import Training
+from escala.federated.transport import IDEAL, Transport
 
 
 class Movement(StrEnum):
@@ -104,7 +105,10 @@ class ClientClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """What is learnt, in numbers: weights, those that are trained and sent, FLOP of one sample forward."""
+    """What is learnt, in numbers: weights, those that are trained and sent, FLOP of one sample forward.
+
+    `shapes` are those of the tensors that are sent, where they are known; messages are then exact.
+    """
 
     name: str
     weights: float
@@ -112,6 +116,7 @@ class Learnt:
     forward_flop_per_sample: float
     weight_bytes: float = 4.0
     training_memory_bytes: float | None = None
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +211,7 @@ class Scenario:
     central: Central
     server: Server = Server()
     server_country: str | None = None
+    transport: Transport = IDEAL
     gate: Gate = Gate()
     notes: tuple[str, ...] = field(default=())
     assumed: tuple[str, ...] = field(default=())

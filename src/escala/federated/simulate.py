@@ -17,7 +17,6 @@ from escala.federated.events import rounds_of
 from escala.federated.fates import ATTEMPTS
 from escala.federated.fleet import Fleet, fleet_of
 from escala.federated.manifest import ROUNDS
-from escala.federated.phases import MESSAGE_OVERHEAD_BYTES
 from escala.federated.population import Population
 from escala.federated.roundrecord import Round
 from escala.federated.scenario import Gate, Scenario
@@ -122,8 +121,8 @@ def _notes(scenario: Scenario) -> Iterator[str]:
     """What was assumed, in the order in which it matters."""
     yield from scenario.assumed
     yield (
-        f"a message carries {MESSAGE_OVERHEAD_BYTES:,} B beside its payload (assumed); a transfer is tried"
-        f" {ATTEMPTS} times; the server knows {NOTICED_S:.0f} s later that a client is gone"
+        f"a message carries {scenario.transport.down_overhead_bytes:,.0f} B beside its payload (assumed); a"
+        f" transfer is tried {ATTEMPTS} times; the server knows {NOTICED_S:.0f} s later that a client is gone"
     )
     if any(each.device.battery_j is not None for each in scenario.clients):
         yield (
