@@ -13,19 +13,20 @@ import re
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from escala.federated.codecs import tensors_bytes
 from escala.federated.credentials import make_certificates
 from escala.federated.events import rounds_of
 from escala.federated.federation import CREDENTIALS, Federation, make_folder, new_settings, write_connection
 from escala.federated.fleet import fleet_of
-from escala.federated.population import Population
+from escala.federated.population import Population, weights_bytes
 from escala.federated.ranges import exactly
 from escala.federated.roundrecord import Round
 from escala.federated.run import Running, federation_of
@@ -37,6 +38,7 @@ from federated.boards import access, clients, device, scenario
 from federated.paced import STAMPS
 from netlab.hosts import CARD, Lab, address, inside, passed_bytes, star
 
+TESTS: Final = Path(__file__).parents[1]
 LEARNER: Final = f"{Path(__file__).with_name('paced.py')}:learner"
 FAST, SLOW = 2, 2
 NODES: Final = FAST + SLOW
@@ -229,37 +231,45 @@ def _visits(stamps: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
     return [each for each in visits if len(each) == len(EVENTS) + 2]
 
 
-def predicted(setting: Setting, costs: Costs) -> tuple[float, dict[str, float], Scenario]:
-    """Seconds of a round and clients lost in it, over many rounds of the event engine, the first aside."""
-    asked = scenario_of(setting, costs)
-    rounds = list(rounds_of(Population(asked, fleet_of(asked, asked.training.seed)), SIMULATED + 1))[1:]
-    lost: dict[str, float] = {}
-    for each in rounds:
-        for reason, count in each.lost.items():
-            lost[reason] = lost.get(reason, 0.0) + count / SIMULATED
-    return statistics.fmean(each.round_s for each in rounds), lost, asked
+def predicted(asked: Scenario) -> list[Round]:
+    """Many rounds of the event engine, the first aside."""
+    return list(rounds_of(Population(asked, fleet_of(asked, asked.training.seed)), SIMULATED + 1))[1:]
 
 
 def compared(setting: Setting, costs: Costs, folder: Path, rounds: int) -> list[Row]:
     """The prediction, made first; then the run."""
-    round_s, lost, asked = predicted(setting, costs)
-    plain = replace(asked, transport=replace(IDEAL, down_overhead_bytes=0, up_overhead_bytes=0))
-    bare = Population(plain, fleet_of(plain, 0)).payload
-    wire = Population(asked, fleet_of(asked, 0)).payload
+    asked = scenario_of(setting, costs)
+    said = predicted(asked)
+    down, up = (
+        weights_bytes(asked.learnt, each) for each in (asked.training.codec_down, asked.training.codec_up)
+    )
     seen = ran(setting, folder, rounds)
-    sent, came = len(seen.rounds[-1].cohort), sum(len(each.returned) for each in seen.rounds)
-    measured_lost = [sum(each.lost.values()) for each in seen.rounds[1:]]
+    later = seen.rounds[1:]
     rows = [
-        ("round, s", round_s, statistics.fmean(seen.round_s)),
-        ("lost a round", sum(lost.values()), statistics.fmean(measured_lost)),
-        ("payload down, B", bare.down_bytes * sent * rounds, sum(each.down_bytes for each in seen.rounds)),
-        ("payload up, B", bare.up_bytes * came, sum(each.up_bytes for each in seen.rounds)),
-        ("wire down, B", wire.down_bytes * sent * (rounds - 1), seen.down_bytes),
-        ("wire up, B", wire.up_bytes * (came - len(seen.rounds[0].returned)), seen.up_bytes),
+        ("round, s", _mean(each.round_s for each in said), _mean(seen.round_s)),
+        ("lost a round", _mean(_lost(each) for each in said), _mean(_lost(each) for each in later)),
+        (
+            "payload down, B",
+            down * _mean(len(each.cohort) for each in said),
+            _mean(each.down_bytes for each in later),
+        ),
+        (
+            "payload up, B",
+            up * _mean(len(each.returned) for each in said),
+            _mean(each.up_bytes for each in later),
+        ),
+        ("wire down, B", _mean(each.down_bytes for each in said), seen.down_bytes / len(later)),
+        ("wire up, B", _mean(each.up_bytes for each in said), seen.up_bytes / len(later)),
     ]
-    return [
-        Row(setting=setting.name, what=what, predicted=said, measured=found) for what, said, found in rows
-    ]
+    return [Row(setting=setting.name, what=what, predicted=one, measured=other) for what, one, other in rows]
+
+
+def _mean(given: Iterable[float]) -> float:
+    return statistics.fmean(given)
+
+
+def _lost(given: Round) -> int:
+    return sum(given.lost.values())
 
 
 def ran(setting: Setting, folder: Path, rounds: int) -> Seen:
@@ -274,8 +284,9 @@ def ran(setting: Setting, folder: Path, rounds: int) -> Seen:
         federation = replace(made, address=f"{address(0)}:{port}")
         write_connection(federation)
         meter = Meter(federation, hosts, switch)
-        os.environ[STAMPS] = str(stamps)
+        paths = os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", "")))
         with (
+            patch.dict(os.environ, {STAMPS: str(stamps), "PYTHONPATH": paths}),
             inside(hosts.holders[0]),
             watched(federation) as logged,
             at_hosts(federation, hosts, meter) as running,
