@@ -38,6 +38,7 @@ from federated.unruly import ORDERS
 NODES: Final = 2
 LEG_ROUNDS: Final = 3
 PATIENCE_S: Final = 400.0
+SETTLED_S: Final = 15.0
 DISK: Final = "64m"
 LEARNER: Final = f"{Path(__file__).with_name('unruly.py')}:learner"
 SCENARIO: Final = """schema = "escala/scenario@1"
@@ -347,9 +348,9 @@ def drafts(folder: Path) -> list[str]:
     return [f"half-written: {each.name}" for each in folder.rglob(".*") if DRAFT.fullmatch(each.name)]
 
 
-def settled(folder: Path, most_s: float = 5.0) -> list[str]:
-    """What still runs some seconds after the end of a command."""
-    until_s = time.monotonic() + most_s
+def settled(folder: Path) -> list[str]:
+    """What still runs some time after the end of a command; programs may take some seconds to end."""
+    until_s = time.monotonic() + SETTLED_S
     while (found := left_over(folder)) and time.monotonic() < until_s:
         time.sleep(0.2)
     return found

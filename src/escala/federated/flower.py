@@ -9,11 +9,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from escala.errors import EscalaError, one_line
 from escala.federated.flowerversion import require_flower
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
@@ -83,6 +84,12 @@ ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 """What a shared secret protects: taking work."""
 LOST: Final = 5
 """What a SuperLink answers with for a node that went away (ErrorCode.NODE_UNAVAILABLE)."""
+
+
+class Unanswered(EscalaError):
+    """A SuperLink that does not do what it is asked: says what, and why."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +200,9 @@ class Control:
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
         public = public_key_to_bytes(load_ssh_public_key(key))
-        return int(self._client.RegisterNode(RegisterNodeRequest(public_key=public, name=name)).node_id)
+        request = RegisterNodeRequest(public_key=public, name=name)
+        with _answered("admits no node"):
+            return int(self._client.RegisterNode(request).node_id)
 
     def submit(self, app: Path) -> int:
         """Begin a run of the app in a folder; gives its id."""
@@ -208,7 +217,8 @@ class Control:
             warnings.simplefilter("ignore", DeprecationWarning)
             content = build_fab_from_disk(app)
         fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
-        return int(self._client.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id)
+        with _answered("takes no run"):
+            return int(self._client.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id)
 
     def status(self, run: int | None) -> tuple[str, str, str] | None:
         """Status of a run (pending, starting, running, finished), how it ended, details; or no answer."""
@@ -235,6 +245,20 @@ class Control:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+
+@contextmanager
+def _answered(what: str) -> Iterator[None]:
+    """Tell that a SuperLink does not answer, or answers with an error, in one line."""
+    import httpx
+
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise Unanswered(
+            f"the SuperLink {what} ({one_line(str(error)) or type(error).__name__}); look at its log, then"
+            " --resume"
+        ) from None
 
 
 def sign_off(address: str, authority: bytes, private_key: bytes, node: int) -> None:
