@@ -274,7 +274,7 @@ def test_a_cache_that_cannot_be_written_is_a_note(run, eight, tmp_path: Path, mo
         (["--network", "fast"], "unknown network 'fast'"),
         (["--precision", "bf61"], "unknown precision 'bf61': did you mean bf16?"),
         (["--precision", "nvfp4"], "h100-sxm has no unit for nvfp4; give --precision mxfp8, fp8-blockwise"),
-        (["--method", "loar"], "did you mean lora?"),
+        (["--method", "loar"], "did you mean lora or qlora?"),
         (["--optimizer", "adam"], "did you mean adamw"),
         (["--engine", "megatorn"], "unknown engine 'megatorn'"),
         (["--objective", "money"], "choose time, cost, energy"),

@@ -10,7 +10,7 @@ from escala.federated.training import Algorithm, Codec, Robust, Training
 from federated.boards import clients, scenario
 
 pytestmark = pytest.mark.optional
-pytest.importorskip("escala.federated.flower")
+pytest.importorskip("flwr")
 
 from escala.federated.clientapp import client_app  # noqa: E402
 from escala.federated.fleet import fleet_of, no_history  # noqa: E402

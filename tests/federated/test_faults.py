@@ -10,7 +10,7 @@ import pytest
 from netlab.hosts import missing
 
 pytestmark = [pytest.mark.optional, pytest.mark.slow]
-pytest.importorskip("escala.federated.flower")
+pytest.importorskip("flwr")
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "federated_faults.py"
 FAULTS, SEED, MOST_S = 5, 1, 1500.0

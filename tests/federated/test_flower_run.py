@@ -14,7 +14,7 @@ from escala.federated.scenario import LocalData
 from escala.federated.training import Algorithm, Training
 
 pytestmark = [pytest.mark.optional, pytest.mark.slow]
-pytest.importorskip("escala.federated.flower")
+pytest.importorskip("flwr")
 
 from escala.federated.clientapp import client_app  # noqa: E402
 from escala.federated.federation import make_folder, new_settings, write_connection  # noqa: E402

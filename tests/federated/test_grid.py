@@ -7,6 +7,7 @@ from escala.errors import MissingExtra
 from escala.federated.flowerversion import refuse_other_versions
 
 pytestmark = pytest.mark.optional
+pytest.importorskip("flwr")
 flower = pytest.importorskip("escala.federated.flower")
 grids = pytest.importorskip("escala.federated.grid")
 

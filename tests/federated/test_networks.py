@@ -7,7 +7,7 @@ import pytest
 from netlab.hosts import missing
 
 pytestmark = [pytest.mark.optional, pytest.mark.slow]
-pytest.importorskip("escala.federated.flower")
+pytest.importorskip("flwr")
 
 from escala.federated.transport import FLOWER  # noqa: E402
 from federated.truth import NODES, Costs, Setting, compared  # noqa: E402

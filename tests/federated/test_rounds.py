@@ -10,6 +10,7 @@ from escala.federated.ranges import exactly
 from escala.federated.training import Algorithm, Codec, Privacy, Robust, Selection, Training
 
 pytestmark = pytest.mark.optional
+pytest.importorskip("flwr")
 flower = pytest.importorskip("escala.federated.flower")
 
 from escala.federated.clientapp import client_app, wrapped  # noqa: E402

@@ -37,7 +37,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
     def once(*arguments: str, **given: object) -> "subprocess.Popen[bytes]":
         streams = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")} | given
-        process = subprocess.Popen(words(*arguments), cwd=tmp_path, start_new_session=True, **streams)
+        # unbuffered: what a test has not read yet has to be there for communicate()
+        process = subprocess.Popen(
+            words(*arguments), cwd=tmp_path, start_new_session=True, bufsize=0, **streams
+        )
         began.append(process)
         return process
 
