@@ -166,13 +166,13 @@ def probed(folder: Path, shapes: tuple[tuple[int, ...], ...], rounds: int) -> Co
     sizes = [tensors_bytes(Codec(), each.shapes) for each in (few, many)]
     messages = NODES * (rounds - 1)
     lines = {
-        way: _line(sizes, [getattr(each, f"{way}_bytes") / messages for each in seen.values()])
+        way: line(sizes, [getattr(each, f"{way}_bytes") / messages for each in seen.values()])
         for way in ("down", "up")
     }
-    times = _times(seen["many"])
-    looked_s = statistics.median(times["look"])
+    spent = times(seen["many"])
+    looked_s = statistics.median(spent["look"])
     carried_s = sizes[1] / SERVER_BYTES_PER_S
-    both_s = looked_s + statistics.median(times["down"]) + statistics.median(times["up"]) - 2 * carried_s
+    both_s = looked_s + statistics.median(spent["down"]) + statistics.median(spent["up"]) - 2 * carried_s
     return Costs(
         transport=replace(
             FLOWER,
@@ -182,18 +182,18 @@ def probed(folder: Path, shapes: tuple[tuple[int, ...], ...], rounds: int) -> Co
             node_look_s=FLOWER.node_look_s + looked_s,
         ),
         latency_s=max(both_s, 0.0) / 2,
-        start_s=statistics.median(times["start"]) + min(times["back"]),
-        server_s=min(times["server"]) + statistics.median(times["between"]),
+        start_s=statistics.median(spent["start"]) + min(spent["back"]),
+        server_s=min(spent["server"]) + statistics.median(spent["between"]),
     )
 
 
-def _line(sizes: Sequence[float], sent: Sequence[float]) -> tuple[float, float]:
+def line(sizes: Sequence[float], sent: Sequence[float]) -> tuple[float, float]:
     """Bytes of an empty message, and bytes sent for one of payload."""
     slope = (sent[1] - sent[0]) / (sizes[1] - sizes[0])
     return sent[0] - slope * sizes[0], slope
 
 
-def _times(seen: Seen) -> dict[str, list[float]]:
+def times(seen: Seen) -> dict[str, list[float]]:
     """Seconds by phase, one value a client and round, without the first round."""
     found: dict[str, list[float]] = {
         name: [] for name in ("look", "down", "start", "back", "up", "server", "between")
