@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 pytestmark = pytest.mark.optional
-pytest.importorskip("escala.federated.flower")
+pytest.importorskip("flwr")
 
 from escala.federated.credentials import AUTHORITY, CERTIFICATE, KEY, make_certificates, make_node_key  # noqa: E402
 from escala.federated.federation import APP, make_folder, new_settings  # noqa: E402
