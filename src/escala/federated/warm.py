@@ -22,7 +22,8 @@ from escala.federated.flower import Access, hush, run_client_task, run_server_ta
 from escala.federated.serving import client_in
 from escala.measurement.job.orphan import end_with_launcher
 
-PAUSE_S: Final = 0.05
+PAUSE_S: Final = 0.25
+"""Between two looks for work; each costs both sides some 5 ms."""
 FAILED: Final = 1
 THREADS: Final = "OMP_NUM_THREADS"
 
@@ -38,10 +39,13 @@ def main(arguments: list[str]) -> None:
     parent = os.getpid()
     run = run_client_task if access is None else partial(run_server_task, access=access)
     for token in tasks(kind, address, PAUSE_S, access):
-        _reap()
-        if token is not None and os.fork() == 0:
+        if token is None:
+            continue
+        copy = os.fork()
+        if copy == 0:
             _set_threads(threads)
             _work(partial(run, address, token, parent))
+        os.waitpid(copy, 0)  # a node, and a SuperLink of one run, give out one piece of work at a time
 
 
 def _asked(arguments: list[str]) -> tuple[str, str, str, Access | None]:
@@ -73,15 +77,6 @@ def _work(run: Callable[[], None]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _reap() -> None:
-    """Take leave of copies that have ended."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return
 
 
 if __name__ == "__main__":
