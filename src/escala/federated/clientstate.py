@@ -24,8 +24,9 @@ def keep_state(message: Message, context: Context, handle: Callable[[Message, Co
     if not isinstance(turn, int):
         return handle(message, context)
     path = _path(context)
-    if BEFORE not in context.state and path is not None and path.exists():
-        context.state = _read(path)
+    if path is not None and path.exists():
+        # a SuperNode hands out the next work without waiting for what the last one kept
+        context.state = max(context.state, _read(path), key=_last_turn)
     context.state = _before(context.state, turn)
     begun = packed(context.state)
     reply = handle(message, context)
@@ -43,6 +44,12 @@ def _before(state: RecordDict, turn: int) -> RecordDict:
     if int(kept[TURN]) >= turn:
         return unpacked(bytes(kept["state"]))
     return RecordDict({name: each for name, each in state.items() if name != BEFORE})
+
+
+def _last_turn(state: RecordDict) -> int:
+    """The turn after which this state was kept; -1 for none."""
+    kept = state.config_records.get(BEFORE)
+    return -1 if kept is None else int(kept[TURN])
 
 
 def _path(context: Context) -> Path | None:

@@ -10,6 +10,7 @@ makes the app once, and forks for every message; the copy ends with it.
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from escala.measurement.job.orphan import end_with_launcher
 
 PAUSE_S: Final = 0.25
 """Between two looks for work; each costs both sides some 5 ms."""
+GRACE_S: Final = 5.0
+"""So long a copy may take to tell what it keeps, when its reply is sent already."""
 FAILED: Final = 1
 THREADS: Final = "OMP_NUM_THREADS"
 
@@ -38,14 +41,16 @@ def main(arguments: list[str]) -> None:
     _set_threads(1)  # a copy of a process has one of its threads, so there may be no others when it is copied
     parent = os.getpid()
     run = run_client_task if access is None else partial(run_server_task, access=access)
+    copy = 0
     for token in tasks(kind, address, PAUSE_S, access):
-        if token is None:
-            continue
-        copy = os.fork()
-        if copy == 0:
-            _set_threads(threads)
-            _work(partial(run, address, token, parent))
-        os.waitpid(copy, 0)  # a node, and a SuperLink of one run, give out one piece of work at a time
+        if copy and (token is not None or _has_ended(copy)):
+            _end(copy)
+            copy = 0
+        if token is not None:
+            copy = os.fork()
+            if copy == 0:
+                _set_threads(threads)
+                _work(partial(run, address, token, parent))
 
 
 def _asked(arguments: list[str]) -> tuple[str, str, str, Access | None]:
@@ -77,6 +82,20 @@ def _work(run: Callable[[], None]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _has_ended(copy: int) -> bool:
+    """Whether a copy is over, without taking leave of it."""
+    return os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end(copy: int) -> None:
+    """Take leave of a copy. Work comes one piece after the other, so one that is still there is stuck."""
+    until_s = time.monotonic() + GRACE_S
+    while not _has_ended(copy) and time.monotonic() < until_s:
+        time.sleep(PAUSE_S)
+    os.kill(copy, signal.SIGKILL)
+    os.waitpid(copy, 0)
 
 
 if __name__ == "__main__":
