@@ -62,7 +62,8 @@ def in_process(settings):
 
 
 def said(what, left_s):
-    print(f"{time.monotonic():.1f} {what}")
+    if not what.startswith("round"):
+        print(f"{time.monotonic():.1f} {what}")
 
 
 def left_over(folder):

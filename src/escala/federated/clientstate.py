@@ -4,6 +4,7 @@ A Flower mod over `Context.state`. Flower keeps that in the memory of a SuperNod
 name a folder (`state-dir`), it is also kept there, and outlives the node. Knows nothing of what is kept.
 """
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ TURN: Final = "turn"
 BEFORE: Final = "escala-before"
 STATE_DIR: Final = "state-dir"
 RUN: Final = "run"
+PROOF_BYTES: Final = 32
 
 
 def keep_state(message: Message, context: Context, handle: Callable[[Message, Context], Message]) -> Message:
@@ -32,7 +34,7 @@ def keep_state(message: Message, context: Context, handle: Callable[[Message, Co
     reply = handle(message, context)
     context.state[BEFORE] = ConfigRecord({TURN: turn, "state": begun})
     if path is not None:
-        write_whole(path, packed(context.state))
+        _write(path, context.state)
     return reply
 
 
@@ -63,10 +65,14 @@ def _path(context: Context) -> Path | None:
     )
 
 
+def _write(path: Path, state: RecordDict) -> None:
+    content = packed(state)
+    write_whole(path, hashlib.sha256(content).digest() + content)
+
+
 def _read(path: Path) -> RecordDict:
-    try:
-        return unpacked(path.read_bytes())
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(
-            f"{path} is no state of a client ({error}); delete it, the client begins anew"
-        ) from None
+    written = path.read_bytes()
+    proof, content = written[:PROOF_BYTES], written[PROOF_BYTES:]
+    if hashlib.sha256(content).digest() != proof:
+        raise InvalidInput(f"{path} is no state of a client; delete it, the client begins anew")
+    return unpacked(content)
