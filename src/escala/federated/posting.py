@@ -17,7 +17,7 @@ from escala.federated.accepted import (
     fault_of_arrays,
     fault_of_metrics,
 )
-from escala.federated.clocks import Clock
+from escala.federated.clocks import Clock, WallClock
 from escala.federated.flower import (
     TRAIN,
     Arrays,
@@ -29,13 +29,15 @@ from escala.federated.flower import (
     total_bytes,
 )
 from escala.federated.ledger import Ledger, Letter
-from escala.federated.nodes import Nodes
+from escala.federated.nodes import ASK, Nodes
 from escala.federated.packing import Packing
 from escala.federated.weights import weights_bytes
 
 COUNTED, SENT = "counted", "sent"
 LOOK_S: Final = 2.0
 """Between two looks whether nodes have restarted."""
+SILENT_S: Final = 30.0
+"""A client that is silent for so long is asked who it is; an assumption."""
 RETURN_S: Final = 90.0
 """A client that went away is waited for so long; a SuperLink notices after 60 s that a node is silent."""
 
@@ -87,6 +89,8 @@ class Post:
         self._gone: list[Asked] = []
         self._looked_s = clock.now_s
         self._activated: dict[int, str] = {}
+        self._nudges: dict[str, int] = {}
+        self._heard_s: dict[int, float] = {}
 
     @property
     def out(self) -> list[Asked]:
@@ -110,7 +114,10 @@ class Post:
         if self._clock.now_s - self._looked_s >= LOOK_S:
             self._looked_s = self._clock.now_s
             self._send_again()
-        came = [self._taken(reply) for reply in self._grid.pull_messages(list(self._out))]
+            if isinstance(self._clock, WallClock):
+                self._nudge()
+        names = [*self._out, *self._nudges]
+        came = [self._taken(reply) for reply in self._grid.pull_messages(names)]
         return [each for each in came if each is not None] + self._given_up()
 
     def forget(self, round_: int) -> None:
@@ -129,7 +136,11 @@ class Post:
         """A reply as it counts; one that says that its client went away waits for the client's return."""
         asked = self._out.pop(reply.metadata.reply_to_message_id, None)
         if asked is None:
+            nudged = self._nudges.pop(reply.metadata.reply_to_message_id, None)
+            if nudged is not None:
+                self._heard_s[nudged] = self._clock.now_s
             return None
+        self._heard_s[asked.client] = self._clock.now_s
         took_s = self._clock.now_s - asked.began_s
         fault = fault_of(reply, max(payload_bytes(asked.message), weights_bytes(asked.had)))
         if fault == GONE:
@@ -168,6 +179,24 @@ class Post:
         for each in again:
             copy = Message(each.message.content, self._nodes.node(each.client), TRAIN)
             self._push(replace(each, message=copy))
+
+    def _nudge(self) -> None:
+        """Ask silent clients who they are.
+
+        A SuperNode of Flower 1.42 that has sent the reply of an earlier run keeps the one that is waited for
+        until it gets another message.
+        """
+        now_s, nudged = self._clock.now_s, set(self._nudges.values())
+        silent = {
+            each.client
+            for each in self._out.values()
+            if now_s - max(each.began_s, self._heard_s.get(each.client, 0.0)) > SILENT_S
+        }
+        for client in sorted(silent - nudged):
+            node = self._nodes.node(client)
+            (name,) = self._grid.push_messages([Message(RecordDict({}), node, ASK)])
+            if name is not None:
+                self._nudges[name] = client
 
     def _write_down(self, message: Message, asked: Asked, way: str, outcome: str) -> None:
         letter = Letter(
