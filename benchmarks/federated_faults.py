@@ -14,7 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from federated.faults import Outcome, inside, struck
+import numpy as np
+
+from federated.faults import FAULTS, Outcome, drawn, inside, struck
 
 INSIDE = "ESCALA_IN_NAMESPACES"
 
@@ -35,7 +37,7 @@ def main() -> int:
     )
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--faults", type=int, default=20)
-    options.add_argument("--skip", type=int, default=0, help="leave out so many of the first faults")
+    options.add_argument("--only", action="append", choices=sorted(FAULTS), help="these, in this order")
     given = options.parse_args()
     if INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
@@ -45,9 +47,9 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
     print("| # | fault | after round | exit codes | started again | rounds | s | wrong |")
     print("|---|---|---|---|---|---|---|---|")
-    wrong = 0
+    wrong, draws = 0, np.random.default_rng(given.seed)
     with tempfile.TemporaryDirectory() as place:
-        for each in struck(given.faults, given.seed, Path(place), given.skip):
+        for each in struck(given.only or drawn(given.faults, draws), draws, Path(place)):
             print(row(each), flush=True)
             wrong += bool(each.wrong)
     return 1 if wrong else 0

@@ -3,7 +3,8 @@
 Five hosts (network namespaces): a server, two fast nodes, two slow ones. First a probe over links that hold
 nothing up gives what a message and a client's process cost here; with that every setting is predicted, then
 run. Told are predicted, measured and error of a round's seconds, clients lost, payload and bytes on the wire.
-Rounds are timed from the second on. As root on Linux, with the extra `federated`; about ten minutes.
+Rounds are timed from the second on; where the machine stalled, its seconds say nothing. As root on Linux,
+with the extra `federated`; about ten minutes.
 """
 
 import argparse
@@ -63,13 +64,13 @@ def main() -> int:
         for name, value in {**asdict(costs), **asdict(costs.transport)}.items():
             if name != "transport":
                 print(f"{name}: {value:.4g}")
-        print("| setting | what | predicted | measured | error |")
-        print("|---|---|---|---|---|", flush=True)
+        print("| setting | what | predicted | measured | error | machine stalled, s |")
+        print("|---|---|---|---|---|---|", flush=True)
         for at, setting in enumerate(SETTINGS[: given.settings]):
             for row in compared(setting, costs, Path(place) / str(at), given.rounds):
                 print(
                     f"| {row.setting} | {row.what} | {row.predicted:,.2f} | {row.measured:,.2f}"
-                    f" | {row.error:+.1%} |",
+                    f" | {row.error:+.1%} | {row.stalled_s:.1f} |",
                     flush=True,
                 )
     return 0

@@ -7,6 +7,7 @@ Needs root on Linux: the run lives in network and mount namespaces of its own, o
 """
 
 import json
+import logging
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ import psutil
 
 from escala.federated.clientapp import client_app
 from escala.federated.fleet import fleet_of, no_history
+from escala.federated.flower import hush
 from escala.federated.grid import VirtualGrid
 from escala.federated.learner import learner_of
 from escala.federated.manifest import audit
@@ -274,15 +276,15 @@ def drawn(count: int, draws: np.random.Generator) -> list[str]:
     return names[:count]
 
 
-def struck(count: int, seed: int, place: Path, skip: int = 0) -> Iterator[Outcome]:
-    """Faults in a row on one run, each with what became of it; the first ones may be left out."""
-    draws, last = np.random.default_rng(seed), 0
+def struck(names: Sequence[str], draws: np.random.Generator, place: Path) -> Iterator[Outcome]:
+    """Faults in a row on one run, each with what became of it."""
+    last = 0
     (place / "scenario.toml").write_text(SCENARIO)
     orders = place / "order"
     os.environ[ORDERS] = str(orders)
-    expected = undisturbed(place / "scenario.toml", count * LEG_ROUNDS)
+    expected = undisturbed(place / "scenario.toml", len(names) * LEG_ROUNDS)
     with small_disk(place / "disk"):
-        for number, name in list(enumerate(drawn(count, draws), 1))[skip:]:
+        for number, name in enumerate(names, 1):
             last += LEG_ROUNDS
             yield one(number, name, Leg(place, last, orders), place, draws, expected)
 
@@ -369,6 +371,7 @@ def left_over(folder: Path) -> list[str]:
 
 def undisturbed(path: Path, rounds: int) -> list[str | None]:
     """Digests of the weights after each round, over the grid in this process."""
+    hush(logging.ERROR)
     scenario = read_scenario(path)
     fleet = fleet_of(scenario, scenario.training.seed)
     learner = learner_of(LEARNER, scenario)

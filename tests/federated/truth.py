@@ -46,6 +46,7 @@ SERVER_BYTES_PER_S: Final = 1.25e8
 SAMPLES: Final = 20
 TINY: Final = ((16,), (16,))
 LOOK_S: Final = 0.02
+STALL_S: Final = 0.1
 SIMULATED: Final = 200
 EVENTS: Final = {
     "Receiving: train": "receiving",
@@ -87,12 +88,17 @@ NO_COSTS: Final = Costs(transport=IDEAL, latency_s=0.0, start_s=0.0, server_s=0.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A run as it was: its rounds, what happened when at each node, and bytes on the wire after round 1."""
+    """A run as it was: its rounds, what happened when at each node, and bytes on the wire after round 1.
+
+    `stalled_s` are the seconds that this program waited for a processor, which the machine gave to others:
+    where they are many, the seconds of rounds say nothing.
+    """
 
     rounds: tuple[Round, ...]
     stamps: tuple[dict[str, Any], ...]
     down_bytes: int
     up_bytes: int
+    stalled_s: float = 0.0
 
     @property
     def round_s(self) -> list[float]:
@@ -108,6 +114,7 @@ class Row:
     what: str
     predicted: float
     measured: float
+    stalled_s: float
 
     @property
     def error(self) -> float:
@@ -246,7 +253,12 @@ def compared(setting: Setting, costs: Costs, folder: Path, rounds: int) -> list[
     seen = ran(setting, folder, rounds)
     later = seen.rounds[1:]
     rows = [
-        ("round, s", _mean(each.round_s for each in said), _mean(seen.round_s)),
+        ("round, mean s", _mean(each.round_s for each in said), _mean(seen.round_s)),
+        (
+            "round, median s",
+            statistics.median(each.round_s for each in said),
+            statistics.median(seen.round_s),
+        ),
         ("lost a round", _mean(_lost(each) for each in said), _mean(_lost(each) for each in later)),
         (
             "payload down, B",
@@ -261,7 +273,10 @@ def compared(setting: Setting, costs: Costs, folder: Path, rounds: int) -> list[
         ("wire down, B", _mean(each.down_bytes for each in said), seen.down_bytes / len(later)),
         ("wire up, B", _mean(each.up_bytes for each in said), seen.up_bytes / len(later)),
     ]
-    return [Row(setting=setting.name, what=what, predicted=one, measured=other) for what, one, other in rows]
+    return [
+        Row(setting=setting.name, what=what, predicted=one, measured=other, stalled_s=seen.stalled_s)
+        for what, one, other in rows
+    ]
 
 
 def _mean(given: Iterable[float]) -> float:
@@ -295,7 +310,13 @@ def ran(setting: Setting, folder: Path, rounds: int) -> Seen:
             meter.read(len(ended.rounds))
     told = [json.loads(line) for line in stamps.read_text().splitlines()]
     down, up = meter.since_first
-    return Seen(rounds=ended.rounds, stamps=(*told, *logged), down_bytes=down, up_bytes=up)
+    return Seen(
+        rounds=ended.rounds,
+        stamps=(*told, *(each for each in logged if each["what"] != "stalled")),
+        down_bytes=down,
+        up_bytes=up,
+        stalled_s=sum(each["seconds"] for each in logged if each["what"] == "stalled"),
+    )
 
 
 class Meter:
@@ -364,8 +385,11 @@ def watched(federation: Federation) -> Iterator[list[dict[str, Any]]]:
 
 
 def _watch(federation: Federation, found: list[dict[str, Any]], is_over: threading.Event) -> None:
-    read = [0] * NODES
+    read, began_s = [0] * NODES, time.monotonic()
     while not is_over.wait(LOOK_S):
+        late_s, began_s = time.monotonic() - began_s - LOOK_S, time.monotonic()
+        if late_s > STALL_S:
+            found.append({"what": "stalled", "seconds": late_s})
         for node in range(NODES):
             path = federation.log(f"node-{node}")
             if not path.exists() or path.stat().st_size == read[node]:
