@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 SAMPLES, BATCH, RATE, STEADY = 64, 16, 0.1, 2
-MARK = "ESCALA_BENCHMARK"
 OURS = ("escala", "one-by-one", "grid")
 THEIRS = ("flower-ray", "pfl")
 LARGE = 1000
@@ -112,7 +111,7 @@ def measured(asked: argparse.Namespace, net: str, clients: int, engine: str) -> 
     command = [python, str(Path(__file__).resolve()), "--engine", engine, "--nets", net]
     command += ["--clients", str(clients), "--rounds", str(asked.rounds)]
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | QUIET | {MARK: folder, "FLWR_HOME": folder}
+        environment = os.environ | QUIET | {"FLWR_HOME": folder}
         done = subprocess.run(
             command, env=environment, cwd=folder, capture_output=True, text=True, timeout=3600, check=False
         )
@@ -123,7 +122,7 @@ def measured(asked: argparse.Namespace, net: str, clients: int, engine: str) -> 
 
 
 class Clock:
-    """Processor seconds at the ends of rounds, of all processes that have our mark."""
+    """Processor seconds at the ends of rounds, of this process and all below it."""
 
     def __init__(self, clients: int) -> None:
         self._clients, self._ends = clients, []
@@ -131,25 +130,27 @@ class Clock:
 
     def tick(self) -> None:
         """A round ended."""
-        self._ends.append(sum(cpu_s(each) for each in marked()))
+        self._ends.append(sum(cpu_s(each) for each in family()))
 
     def result(self) -> dict:
         """Milliseconds for one client in a steady round; memory of all processes, shared parts once."""
         rounds = len(self._ends) - 1 - STEADY
         ms = 1e3 * (self._ends[-1] - self._ends[STEADY]) / rounds / self._clients
-        return {"ms": ms, "mb": sum(memory_mb(each) for each in marked())}
+        return {"ms": ms, "mb": sum(memory_mb(each) for each in family())}
 
 
-def marked() -> list[str]:
-    """Processes that this engine started; Ray's have other parents, so they are known by the mark."""
-    mark, found = f"{MARK}={os.environ[MARK]}".encode(), []
-    for each in os.listdir("/proc"):
-        if each.isdigit():
-            try:
-                if mark in Path(f"/proc/{each}/environ").read_bytes():
-                    found.append(each)
-            except OSError:
-                continue
+def family() -> list[str]:
+    """This process and all that descend from it; Ray's daemons and actors do."""
+    children: dict[str, list[str]] = {}
+    for each in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(each)
+    found = [str(os.getpid())]
+    for each in found:
+        found += children.get(each, [])
     return found
 
 

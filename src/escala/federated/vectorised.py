@@ -204,14 +204,15 @@ class _Stack:
         self._names = list(weights)
         self._given = [local.tensor(weights[name], module) for name in self._names]
         self._held = [each.expand(clients, *each.shape).clone() for each in self._given]
-        self._losses = vmap(self._losses_of_one)
+        self._outputs = vmap(self._outputs_of_one)
 
     def gradients(self, rows: I64, shares: F32, active: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """Gradients of the first clients, each of its batch loss; losses of samples, (active, batch)."""
         leaves = [each[:active].detach().requires_grad_() for each in self._held]
         inputs = local.tensor(self._task.inputs[rows], self._module)
         labels = local.tensor(self._task.labels[rows], self._module)
-        losses = self._losses(dict(zip(self._names, leaves, strict=True)), inputs, labels)
+        outputs = self._outputs(dict(zip(self._names, leaves, strict=True)), inputs)
+        losses = self._task.loss(outputs.flatten(0, 1), labels.flatten(0, 1)).unflatten(0, shares.shape)
         # clients do not meet in this sum, so its gradient holds that of each
         total = (losses * local.tensor(shares, self._module)).sum()
         return torch.autograd.grad(total, leaves), losses
@@ -238,7 +239,5 @@ class _Stack:
         pairs = zip(self._names, self._held, self._given, strict=True)
         return {name: held.sub_(given).cpu().numpy() for name, held, given in pairs}
 
-    def _losses_of_one(
-        self, weights: dict[str, torch.Tensor], inputs: torch.Tensor, labels: torch.Tensor
-    ) -> torch.Tensor:
-        return self._task.loss(functional_call(self._module, weights, (inputs,)), labels)
+    def _outputs_of_one(self, weights: dict[str, torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        return functional_call(self._module, weights, (inputs,))
