@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("psutil")
 import psutil
 
-from escala.federated.supervisor import Program, ProgramEnded, Supervisor
+from escala.federated.supervisor import Listener, Program, ProgramEnded, Supervisor
 
 ENDLESS = "import time; time.sleep(600)"
 WITH_CHILD = """
@@ -88,3 +88,21 @@ def test_programs_end_with_a_supervisor_that_was_killed(tmp_path):
         started.kill()
 
     until(lambda: not psutil.pid_exists(child))
+
+
+def test_words_in_a_log_are_heard_once_each_time_that_they_are_said(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"no room\n")
+    listener = Listener(log)
+    assert not listener.hears(b"no room")  # said before
+
+    for said, is_heard in (
+        (b"all well, no ro", False),
+        (b"om\n", True),
+        (b"all well\n", False),
+        (b"no room", True),
+    ):
+        with log.open("ab") as file:
+            file.write(said)
+        assert listener.hears(b"no room") == is_heard
+        assert not listener.hears(b"no room")

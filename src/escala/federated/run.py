@@ -33,7 +33,7 @@ from escala.federated.roundrecord import Round
 from escala.federated.serverstate import ROUNDS, STATE, rounds_of
 from escala.federated.serving import PID, REFUSED
 from escala.federated.strategy import strategy_of
-from escala.federated.supervisor import Program, Supervisor, last_words
+from escala.federated.supervisor import Listener, Program, Supervisor, last_words
 
 SUPERLINK, SERVER = "superlink", "server"
 WORKER: Final = "worker-"
@@ -44,6 +44,8 @@ GONE_S: Final = 3.0
 SUBMISSIONS: Final = 4
 RAISED: Final = "ServerApp failed with exception: "
 """How Flower tells that the server's half of an app raised; a run that was killed has another reason."""
+UNSENT: Final = b"Failed to send message"
+"""What a SuperNode says when the SuperLink failed to take a reply, which it then throws away."""
 FINISHED, COMPLETED = "finished", "completed"
 Tell = Callable[[str, float], None]
 
@@ -126,6 +128,7 @@ class Running:
         self.supervisor = Supervisor(self._sign_off)
         self._control: Control | None = None
         self._ids: dict[str, int] = {}
+        self._listeners: dict[str, Listener] = {}
         self._restarted: list[str] = []
         self._began_s = time.monotonic()
         self._had = len(rounds_of(federation.folder))
@@ -139,6 +142,7 @@ class Running:
         for node in range(len(self.federation.node_addresses)):
             public = self.federation.key(node).with_suffix(".pub").read_bytes()
             self._ids[_node(node)] = self._control.register(public, f"client-{node}")
+            self._listeners[_node(node)] = Listener(self.federation.log(_node(node)))
             self._start(_node(node), supernode_command(self.federation, node))
             self._start(f"{WORKER}{node}", worker_command(self.federation, node))
 
@@ -164,7 +168,10 @@ class Running:
         )
 
     def watch(self) -> None:
-        """Start again what ended."""
+        """Start again what ended, and nodes that threw a reply away: their work is then sent again."""
+        for name, listener in self._listeners.items():
+            if listener.hears(UNSENT):
+                self.supervisor.kill(name)
         for name in self.supervisor.check():
             self._restarted.append(name)
             self._tell(f"{name} ended and was started again", float("nan"))

@@ -99,6 +99,25 @@ class Supervisor:
         each.restarts += 1
 
 
+class Listener:
+    """Hears what a log says from its end on, whoever writes it."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._heard = log.stat().st_size if log.exists() else 0
+
+    def hears(self, words: bytes) -> bool:
+        """Whether these words were written since they were last heard."""
+        if not self._log.exists() or self._log.stat().st_size <= self._heard:
+            return False
+        with self._log.open("rb") as file:
+            file.seek(self._heard)
+            said = file.read()
+        has_words = words in said
+        self._heard += len(said) if has_words else max(len(said) - len(words) + 1, 0)
+        return has_words
+
+
 def end(processes: Sequence[psutil.Process]) -> None:
     """Ask processes to end, and end those that do not in time."""
     for process in processes:
