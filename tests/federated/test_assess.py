@@ -204,6 +204,24 @@ def test_a_slow_link_wants_fewer_exchanges():
     assert best is None or best.exchange_share <= 0.1
 
 
+def test_all_ways_between_sites_run_on_one_clock():
+    # twelve hours a day: everything takes twice as long; hours without a common one leave nothing to compare
+    whole = trained(served(clients(2, access=FAST)), batch=10, least_clients=2)
+    half = replace(whole, clients=tuple(replace(each, hours=tuple(range(12))) for each in whole.clients))
+    apart = served(clients(1, hours=tuple(range(12))), clients(1, name="late", hours=tuple(range(12, 24))))
+    apart = trained(apart, clients_per_round=1, least_clients=1)
+
+    always, halved = (sites(each, compare(each, ONLY_MIDDLE).federated) for each in (whole, half))
+
+    for one, other in zip(always[:-1], halved[:-1], strict=True):
+        assert other.time_s == approx(2 * one.time_s, rel=1e-12)
+        assert other.exchange_share == approx(one.exchange_share, rel=1e-12)
+    # of rounds a few are repeated, because a site's hours end: 32 s of 12 h
+    assert halved[-1].time_s == approx(2 * always[-1].time_s, rel=1e-2)
+    assert sites(apart, compare(apart, ONLY_MIDDLE).federated) == ()
+    assert any("no hour in which all are there" in each for each in assess(apart).unsaid)
+
+
 def test_a_population_is_no_handful_of_sites():
     many = served(clients(65))
 

@@ -14,7 +14,7 @@ from escala.federated.flips import Flip, flips
 from escala.federated.levers import Lever, levers
 from escala.federated.ranges import Range, exactly
 from escala.federated.scenario import Movement, Scenario
-from escala.federated.sites import FEDERATED_ROUNDS, Way, simplest, sites
+from escala.federated.sites import FEDERATED_ROUNDS, Way, are_few, shared_hours, simplest, sites
 from escala.federated.training import Selection
 from escala.federated.verdict import Comparison, Option, Verdict, compare
 from escala.model.columns import F64
@@ -229,6 +229,8 @@ def _unsaid(scenario: Scenario, found: Comparison) -> Iterator[str]:
         yield "money: no price was given for both options"
     elif not any(each.price_usd_per_device_hour for each in scenario.clients):
         yield "money of clients is that of their traffic: no price of their device-hours was given"
+    if are_few(scenario) and not shared_hours(scenario):
+        yield "data parallel and local steps between the sites: there is no hour in which all are there"
     if scenario.training.selection not in (Selection.UNIFORM, Selection.POISSON):
         yield f"selection by {scenario.training.selection} is taken as uniform here; simulate it"
     if scenario.training.has_secure_aggregation:

@@ -2,6 +2,7 @@
 
 The same continuum as `plan` walks: what changes is how often state is exchanged. Raw data stay where they
 are in all of them. Exchanges are those of the model of collectives; nothing hides them, as in `agreement_s`.
+All ways but rounds need every site, so their clock runs only in hours in which all are there.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from escala.federated.cases import ONLY_MIDDLE
 from escala.federated.costs import Federated
 from escala.federated.fleet import sample_seconds
 from escala.federated.scenario import Scenario
-from escala.federated.visits import target_of
+from escala.federated.visits import DAY_HOURS, target_of
 from escala.model.collectives import all_reduce_s, gather_s, gather_wire_bytes
 from escala.model.replicas import INT8_BYTES
 
@@ -39,15 +40,28 @@ class Way:
 
 
 def sites(scenario: Scenario, ours: Federated) -> tuple[Way, ...]:
-    """Every way, at the middle of everything; empty for a single client or for more than 64."""
-    count = sum(each.clients for each in scenario.clients)
-    if not 2 <= count <= MOST_SITES or not np.isfinite(ours.costs.time_s).all():
+    """Every way, at the middle of everything; empty for one client, above 64, or if all are never there."""
+    if not are_few(scenario) or not shared_hours(scenario) or not np.isfinite(ours.costs.time_s).all():
         return ()
-    return tuple(_ways(scenario, ours, float(count)))
+    return tuple(_ways(scenario, ours, float(sum(each.clients for each in scenario.clients))))
+
+
+def are_few(scenario: Scenario) -> bool:
+    """Whether the clients are a handful of sites: 2 to 64."""
+    return 2 <= sum(each.clients for each in scenario.clients) <= MOST_SITES
+
+
+def shared_hours(scenario: Scenario) -> int:
+    """Hours of a day in which every site is there."""
+    return len(set[int].intersection(*(set(each.hours) for each in scenario.clients)))
 
 
 def _ways(scenario: Scenario, ours: Federated, count: float) -> Iterator[Way]:
-    """Passes of the centre over all data, each site at its own, the slowest sets the pace."""
+    """Passes of the centre over all data, each site at its own, the slowest sets the pace.
+
+    As with rounds, total time = seconds * 24 / usable hours; here those in which every site is there.
+    """
+    stretch = DAY_HOURS / shared_hours(scenario)
     plain_bytes = scenario.learnt.trained_weights * scenario.learnt.weight_bytes
     rate, latency_s = _slowest_link(scenario)
     n = np.array(count)
@@ -57,12 +71,12 @@ def _ways(scenario: Scenario, ours: Federated, count: float) -> Iterator[Way]:
     narrow_s = float(gather_s(np.array(narrow), n, np.array(rate), np.array(latency_s)))
     narrow_bytes = float(gather_wire_bytes(np.array(narrow), n))
     work_s, steps = _local(scenario)
-    yield _way("data parallel, every step", steps, wide_s, work_s, wide_bytes)
+    yield _way("data parallel, every step", steps, wide_s, work_s, wide_bytes, stretch)
     for local in LOCAL_STEPS:
-        yield _way(f"every {local} local steps", steps / local, wide_s, work_s, wide_bytes)
+        yield _way(f"every {local} local steps", steps / local, wide_s, work_s, wide_bytes, stretch)
     if narrow_bytes < wide_bytes:
         last = LOCAL_STEPS[-1]
-        yield _way(f"every {last} local steps, int8", steps / last, narrow_s, work_s, narrow_bytes)
+        yield _way(f"every {last} local steps, int8", steps / last, narrow_s, work_s, narrow_bytes, stretch)
     rounds, round_s = float(ours.rounds[0, 0]), float(ours.round_s[0, 0]) + scenario.server.round_s
     moved_s = float(ours.transfer_s[0, 0])
     yield Way(
@@ -75,7 +89,9 @@ def _ways(scenario: Scenario, ours: Federated, count: float) -> Iterator[Way]:
     )
 
 
-def _way(name: str, exchanges: float, exchange_s: float, work_s: float, sent_bytes: float) -> Way:
+def _way(
+    name: str, exchanges: float, exchange_s: float, work_s: float, sent_bytes: float, stretch: float
+) -> Way:
     exchanges = max(exchanges, 1.0)
     total_s = work_s + exchanges * exchange_s
     return Way(
@@ -83,7 +99,7 @@ def _way(name: str, exchanges: float, exchange_s: float, work_s: float, sent_byt
         exchanges=exchanges,
         exchange_s=exchange_s,
         exchange_share=exchanges * exchange_s / total_s,
-        time_s=total_s,
+        time_s=total_s * stretch,
         site_bytes=exchanges * sent_bytes,
     )
 
