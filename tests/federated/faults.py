@@ -99,6 +99,7 @@ class Leg:
             stdout=subprocess.PIPE,
             stderr=self._said,
             env={**os.environ, ORDERS: str(orders)},
+            preexec_fn=_interruptible,
         )
 
     @property
@@ -136,6 +137,11 @@ class Leg:
         said = self._said.read().decode(errors="replace")
         self._said.close()
         return self.process.returncode, json.loads(out) if out else {}, said
+
+
+def _interruptible() -> None:
+    """Shells let what they start in the background ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 Strike = Callable[[Leg, np.random.Generator], str]
