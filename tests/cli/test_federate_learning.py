@@ -1,8 +1,12 @@
 """`escala federate simulate --engine learning` as a person runs it."""
 
 import json
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +75,63 @@ def test_a_run_that_stopped_goes_on_to_the_same_end(run: Run, tmp_path: Path):
     assert {"accuracy", "loss", "accuracy_worst_tenth", "accuracy_spread"} <= only["metrics"].keys()
     assert "in place of the scenario's net (1,000)" in json.loads(whole.out)["notes"][1]
     assert "Accuracy against hours" in (tmp_path / "whole" / "simulation.html").read_text()
+
+
+KILLED = """
+import os, signal, sys
+from escala.cli.app import main
+from escala.federated import simulate_learning
+from escala.federated.learning import Learning
+learnt = Learning._learnt
+def killed(self, record, arrivals):
+    if record.round == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return learnt(self, record, arrivals)
+Learning._learnt, simulate_learning.SAVE_EVERY_S = killed, 0.0
+main(sys.argv[1:])
+"""
+"""Is killed in round 4, after a state of each round."""
+
+
+@pytest.mark.optional
+def test_a_run_that_is_killed_and_then_terminated_goes_on_to_the_same_end(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("torch")
+    from escala.federated.learning import Learning
+
+    parts = ("--rounds", "6", "-o", "parts")
+    written = tmp_path / "parts" / "rounds.jsonl"
+    metrics = Learning._metrics
+
+    def terminated(self: Learning) -> dict[str, float]:
+        """The state has the round by then, the file not yet."""
+        if self.state.done == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return metrics(self)
+
+    whole = run(*LEARN, "--rounds", "6", "-o", "whole")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *LEARN, *parts], capture_output=True, text=True, timeout=120
+    )
+    left = written.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(Learning, "_metrics", terminated)
+        ended = run(*LEARN, *parts)
+    left_then = written.read_bytes()
+    written.write_bytes(left_then + left_then.splitlines()[0][:40])  # a line that was cut off
+    rest = run(*LEARN, *parts)
+
+    once = (tmp_path / "whole" / "rounds.jsonl").read_bytes()
+    assert (whole.code, killed.returncode, ended.code, rest.code) == (0, -signal.SIGKILL, 130, 0), (
+        killed.stderr
+    )
+    assert left == b"".join(once.splitlines(keepends=True)[:3])
+    assert left_then == b"".join(once.splitlines(keepends=True)[:4])
+    assert "going on after round 3" in ended.err
+    assert "going on after round 4" in rest.err
+    assert "round 5 of 6" in rest.err
+    assert written.read_bytes() == once
 
 
 def test_what_is_missing_or_too_much_is_said(run: Run):

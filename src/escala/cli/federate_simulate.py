@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from escala.cli.options import Whole, examples, json_option, stacked
-from escala.cli.output import note, progressing, show
+from escala.cli.output import note, progressing, show, terminable
 from escala.cli.verb import Verb
 
 EXAMPLES = (
@@ -74,7 +74,7 @@ def command(scenario: str, as_json: bool, **given: Any) -> int:
     from escala.report.federated_text import print_simulation
     from escala.report.federated_view import simulated
 
-    with progressing() as progress:
+    with terminable(), progressing() as progress:
         document, written = simulated(scenario, given, progress, note)
     show(document, as_json, print_simulation)
     for each in written:

@@ -2,7 +2,9 @@
 
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,6 +88,19 @@ def stdout_kept() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(kept, STDOUT)
         os.close(kept)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM ends what lasts long as Ctrl-C does; in a thread nobody can arrange that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

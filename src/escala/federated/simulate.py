@@ -25,6 +25,7 @@ from escala.federated.summary import Course, Simulated, Simulation, Tally
 from escala.federated.training import Selection
 from escala.progress import Progress
 from escala.units import HOUR_S
+from escala.wholefile import write_whole
 
 EVENTS: Final = "events"
 MOST_CLIENTS: Final = 2_000_000
@@ -33,11 +34,12 @@ MOST_CLIENTS: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One run to do: a scenario with its policy and seed, its fleet, and where its rounds are written."""
+    """One run to do: a scenario with its policy and seed, its fleet, the file of its rounds, those done."""
 
     scenario: Scenario
     fleet: Fleet
     file: Path
+    done: tuple[Round, ...] = ()
 
     @property
     def policy(self) -> str:
@@ -79,20 +81,24 @@ def event_rounds(case: Case, count: int) -> Iterator[Round]:
 def run(
     case: Case, engine: str, rounds: Iterator[Round], count: int, progress: Progress
 ) -> tuple[Simulated | None, Course | None, bool]:
-    """Write each round as it comes and add it up; Ctrl-C ends with those that are there.
+    """Write each round before the next is asked for and add it up; Ctrl-C ends with those that are there.
 
-    Gives what the rounds came to (nothing without a round), their course, and whether they were cut short.
+    Rounds that are done come first, and what else the file holds is cut off. Gives what the rounds came to
+    (nothing without a round), their course, and whether they were cut short.
     """
     tally = Tally(case.fleet.kind, [each.name for each in case.scenario.clients])
-    encoder, began_s, done, is_interrupted = msgspec.json.Encoder(), time.monotonic(), 0, False
+    encoder, began_s, done, is_interrupted = msgspec.json.Encoder(), time.monotonic(), len(case.done), False
     case.file.parent.mkdir(parents=True, exist_ok=True)
-    with case.file.open("wb") as file:
+    write_whole(case.file, b"".join(encoder.encode(each) + b"\n" for each in case.done))
+    for each in case.done:
+        tally.add(each)
+    with case.file.open("ab", buffering=0) as file:  # a kill loses no line
         try:
             for record in rounds:
                 file.write(encoder.encode(record) + b"\n")
                 tally.add(record)
                 done += 1
-                left_s = (time.monotonic() - began_s) * (count / done - 1)
+                left_s = (time.monotonic() - began_s) / (done - len(case.done)) * (count - done)
                 progress(f"{case.policy}: round {done:,} of {count:,}", left_s)
         except KeyboardInterrupt:
             is_interrupted = True

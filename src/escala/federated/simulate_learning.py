@@ -45,7 +45,7 @@ class Asked:
 def learning_case(
     case: Case, asked: Asked, task: Task, count: int, say: Callable[[str], None]
 ) -> tuple[Case, Iterator[Round]]:
-    """The case with the task's own network and samples, and its rounds; those of a stopped run come first."""
+    """The case with the network and samples of the task, its rounds that are done, and those to come."""
     try:
         from escala.federated.learning import Learning
     except ModuleNotFoundError as error:
@@ -53,16 +53,18 @@ def learning_case(
     rows = DEALS[asked.deal](task, case.scenario.clients, case.scenario.training.seed)
     learning = Learning(case.scenario, task, rows, say)
     run = _run_of(case.scenario, task, rows)
-    done: list[Round] = []
-    state = restored(case.file.parent / STATE, run)
-    if state is not None:
-        done = _records(case.file, state.done)
+    file = case.file.parent / STATE
+    state = restored(file, run)
+    done = () if state is None else _records(case.file, state.done)
     if state is not None and len(done) == state.done:
         learning.state = state
         say(f"going on after round {state.done:,} of a run in {case.file.parent}")
+    else:
+        done = ()
+        file.unlink(missing_ok=True)  # it knows nothing of the rounds to come
     scenario = replace(learning.scenario, assumed=(_told(task, rows), *learning.scenario.assumed))
-    own = replace(case, scenario=scenario, fleet=learning.fleet)
-    return own, _rounds(learning, done[:count], count, run, case.file.parent / STATE)
+    own = replace(case, scenario=scenario, fleet=learning.fleet, done=done[:count])
+    return own, _rounds(learning, count, run, file)
 
 
 def asked_task(asked: Asked) -> Task:
@@ -70,27 +72,31 @@ def asked_task(asked: Asked) -> Task:
     return task_of(asked.task, net=asked.net, label=asked.label, user=asked.user)
 
 
-def _rounds(learning: "Learning", done: list[Round], count: int, run: str, file: Path) -> Iterator[Round]:
-    """Rounds that are done, then new ones; the state is written at times and at any end."""
-    saved_s = time.monotonic()
+def _rounds(learning: "Learning", count: int, run: str, file: Path) -> Iterator[Round]:
+    """New rounds; the state is written at times and at any end, and never knows a round that is not written.
+
+    Who asks for the next round has written the last one down. A round that the state does not know is cut
+    off when the run goes on, and done again.
+    """
+    saved_s, written = time.monotonic(), learning.state
     try:
-        yield from done
         for record in learning.rounds(count):
             yield record
+            written = learning.state
             if time.monotonic() - saved_s > SAVE_EVERY_S:
-                save(learning.state, run, file)
+                save(written, run, file)
                 saved_s = time.monotonic()
     finally:
-        save(learning.state, run, file)
+        save(written, run, file)
 
 
-def _records(file: Path, count: int) -> list[Round]:
+def _records(file: Path, count: int) -> tuple[Round, ...]:
     """The first records of a file, as far as they are there."""
     try:
         lines = file.read_bytes().splitlines()[:count]
-        return [msgspec.json.decode(line, type=Round) for line in lines]
+        return tuple(msgspec.json.decode(line, type=Round) for line in lines)
     except (OSError, msgspec.DecodeError):
-        return []
+        return ()
 
 
 def _run_of(scenario: Scenario, task: Task, rows: Rows) -> str:

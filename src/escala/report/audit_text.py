@@ -24,7 +24,8 @@ SECRET: Final = (
 
 def print_audited(console: Console, given: Audited) -> None:
     """Everything that `escala federate audit` shows."""
-    put(console, f"{one_line(given.name)}, {count(given.rounds)} rounds in {one_line(given.folder)}")
+    rounds = f"{count(given.rounds)} round{plural(given.rounds)}"
+    put(console, f"{one_line(given.name)}, {rounds} in {one_line(given.folder)}")
     put(console, Text(verdict(given), style=STRONG))
     put(console)
     for fault in given.faults:

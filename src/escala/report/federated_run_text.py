@@ -19,7 +19,8 @@ def print_run(console: Console, given: RunDocument) -> None:
     last = given.rounds[-1]
     nodes = f"{given.nodes} node{plural(given.nodes)}"
     some = f" of {count(given.clients)} clients" if given.nodes < given.clients else ""
-    put(console, Text(f"{one_line(given.name)}: {len(given.rounds)} rounds on Flower", style=STRONG))
+    rounds = f"{len(given.rounds)} round{plural(len(given.rounds))}"
+    put(console, Text(f"{one_line(given.name)}: {rounds} on Flower", style=STRONG))
     put(console, f"{one_line(given.learns)} on {nodes}{some}; the SuperLink calls the run completed")
     put(console)
     console.print(_table(given.rounds[-SHOWN:]))

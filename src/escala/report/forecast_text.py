@@ -38,7 +38,7 @@ def lines(given: Forecast) -> dict[str, str]:
     low, mid, high = given.level
     evaluated = f"{count(given.points)} evaluated, best {digits(given.best)}"
     told = {
-        "Pilot": f"{count(given.pilot_rounds)} rounds, {evaluated}",
+        "Pilot": f"{count(given.pilot_rounds)} round{plural(given.pilot_rounds)}, {evaluated}",
         "Level": f"levels off at {digits(mid)} ({digits(low)} to {digits(high)})",
         "Noise": f"{digits(given.noise)} from one evaluation to the next",
     }
