@@ -84,9 +84,9 @@ def test_clients_with_equal_data_and_one_step_are_one_large_batch():
         assert weights[name] + each.mean(axis=0) == pytest.approx(alone.weights[name], abs=1e-6)
 
 
-def swapped(module) -> Task:
+def swapped(module, net: str = "mlp") -> Task:
     """Digits with another module."""
-    task = digits()
+    task = digits(net)
     return Task(
         name="swapped",
         module=lambda: module,
@@ -125,3 +125,18 @@ def test_networks_of_our_own_can_be_stacked():
     for net in ("mlp", "cnn"):
         task = digits(net)
         assert why_not(local.module_of(task, training()), task) is None
+
+
+def test_convolutions_of_other_kinds_keep_their_gradients():
+    # 8 x 8 becomes 4 x 4 by the stride, 3 x 3 by the pool
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3, stride=2, padding=1, bias=False),
+        torch.nn.Conv2d(4, 8, 3, padding=2, dilation=2, groups=2),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2, stride=1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8 * 3 * 3, 10),
+    )
+    task = swapped(module, "cnn")
+
+    assert why_not(local.module_of(task, training()), task) is None

@@ -15,6 +15,7 @@ from torch.func import functional_call, vmap
 
 from escala.federated import local
 from escala.federated.algorithms import proximal_of
+from escala.federated.imagelayout import ChannelsLast
 from escala.federated.order import EMPTY
 from escala.federated.task import Task
 from escala.federated.training import Training
@@ -211,7 +212,8 @@ class _Stack:
         leaves = [each[:active].detach().requires_grad_() for each in self._held]
         inputs = local.tensor(self._task.inputs[rows], self._module)
         labels = local.tensor(self._task.labels[rows], self._module)
-        outputs = self._outputs(dict(zip(self._names, leaves, strict=True)), inputs)
+        with ChannelsLast():
+            outputs = self._outputs(dict(zip(self._names, leaves, strict=True)), inputs)
         losses = self._task.loss(outputs.flatten(0, 1), labels.flatten(0, 1)).unflatten(0, shares.shape)
         # clients do not meet in this sum, so its gradient holds that of each
         total = (losses * local.tensor(shares, self._module)).sum()
