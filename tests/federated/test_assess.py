@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from escala.errors import InvalidInput
 from escala.federated.assess import Assessment, assess
 from escala.federated.cases import ALL, ONLY_MIDDLE
 from escala.federated.criteria import criteria
@@ -216,10 +217,40 @@ def test_all_ways_between_sites_run_on_one_clock():
     for one, other in zip(always[:-1], halved[:-1], strict=True):
         assert other.time_s == approx(2 * one.time_s, rel=1e-12)
         assert other.exchange_share == approx(one.exchange_share, rel=1e-12)
-    # of rounds a few are repeated, because a site's hours end: 32 s of 12 h
+    # of rounds a few are repeated, because a site's hours end: 35 s of 12 h
     assert halved[-1].time_s == approx(2 * always[-1].time_s, rel=1e-2)
     assert sites(apart, compare(apart, ONLY_MIDDLE).federated) == ()
     assert any("no hour in which all are there" in each for each in assess(apart).unsaid)
+
+
+def test_a_cohort_of_millions_is_refused_at_once():
+    millions = trained(served(clients(50_000_000)), clients_per_round=50_000_000)
+
+    with pytest.raises(InvalidInput, match=r"asks 50,000,000 clients .* at most 1,000,000"):
+        assess(millions)
+
+
+def test_training_that_fits_nothing_is_none_as_asked():
+    # 3 EB on boards of 1 GB, and data that may not move
+    huge = ruled(served(clients(10)), movement=Movement.NEVER)
+    huge = replace(huge, learnt=replace(huge.learnt, training_memory_bytes=3e18))
+
+    found = assess(huge)
+
+    assert found.verdict is Verdict.NONE
+    assert found.levers == ()
+    assert found.score is None
+    assert any("memory" in each for each in found.reasons)
+
+
+def test_a_score_that_is_endless_only_at_worst_is_told():
+    # a round is 35 s at 2 + 1 W and 5 s of transfers: about 115 J; with 50 W idle far over 200 J
+    worn = device(battery_j=200.0, idle_w=Range(low=1.0, mid=1.0, high=50.0))
+
+    found = assess(served(clients(10, device=worn)))
+
+    assert found.score is None
+    assert any("without end" in each for each in found.reasons)
 
 
 def test_a_population_is_no_handful_of_sites():

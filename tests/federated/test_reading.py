@@ -112,6 +112,10 @@ FAULTS = {
     ),
     "both": (client(device={"base": "t4", "bench": "b.json"}), "gives base and bench; keep one"),
     "access": (client(access="6g"), "unknown access '6g'"),
+    "huge rate": (
+        client(access={"base": "4g", "up": "1e300 Mb/s"}),
+        "up is '1e300 Mb/s'; give a value above 0 (from 1e-30 to 1e+30 in base units)",
+    ),
     "zero rate": (client(access={"base": "4g", "up": "0 Mb/s"}), "up is '0 Mb/s'; give a value above 0"),
     "energy": (
         client(access={"base": "4g", "energy": "5 J"}),

@@ -7,13 +7,16 @@ from typing import Final
 import numpy as np
 
 from escala import __version__
+from escala.errors import InvalidInput
 from escala.federated.cases import ALL, ONLY_MIDDLE, range_over
 from escala.federated.costs import Costs, Federated, alone_for, central_for, federated
 from escala.federated.criteria import Criterion, break_even_bytes, criteria, mean_data_bytes
 from escala.federated.flips import Flip, flips
 from escala.federated.levers import Lever, levers
 from escala.federated.ranges import Range, exactly
+from escala.federated.returns import MOST_ASKED
 from escala.federated.scenario import Movement, Scenario
+from escala.federated.selection import asked_clients
 from escala.federated.sites import FEDERATED_ROUNDS, Way, are_few, shared_hours, simplest, sites
 from escala.federated.training import Selection
 from escala.federated.verdict import Comparison, Option, Verdict, compare
@@ -102,6 +105,7 @@ class Assessment:
 
 def assess(scenario: Scenario) -> Assessment:
     """Federated against central against each place alone, and where that flips."""
+    _refuse_large(scenario)
     whole, middle = compare(scenario, ALL), compare(scenario, ONLY_MIDDLE)
     between = sites(scenario, middle.federated)
     ours = whole.federated
@@ -128,13 +132,23 @@ def assess(scenario: Scenario) -> Assessment:
         break_even_bytes=_finite(break_even_bytes(scenario, ours)),
         flips=flips(scenario),
         criteria=criteria(scenario, middle),
-        levers=levers(scenario) if ours.usable_hours else (),
+        levers=levers(scenario) if np.isfinite(middle.federated.costs.time_s).all() else (),
         sites=between,
         week=tuple(_week(scenario)),
         unsaid=tuple(_unsaid(scenario, whole)),
         notes=scenario.notes,
         assumed=scenario.assumed,
     )
+
+
+def _refuse_large(scenario: Scenario) -> None:
+    """Refuse a cohort whose distribution would take minutes."""
+    asked = asked_clients(scenario.training)
+    if asked > MOST_ASKED:
+        raise InvalidInput(
+            f"a round asks {asked:,} clients (clients_per_round * over_selection); assess computes at most"
+            f" {MOST_ASKED:,}: choose fewer clients_per_round, or let one client stand for several"
+        )
 
 
 def _finite(cases: F64 | None) -> Range | None:
@@ -203,20 +217,26 @@ def _reasons(scenario: Scenario, found: Comparison, between: tuple[Way, ...]) ->
         if each.told and bool(np.any(each.where)):
             some = "" if np.all(each.where) else ", in some cases"
             yield f"{each.option}: {each.told}{some}"
-    score = range_over(found.score)
-    if found.ratios and np.isfinite(score.mid):
-        parts = ", ".join(f"{name} {digits(float(each[1, 1]))}" for name, each in found.ratios.items())
-        said = "costs less" if score.mid < 1 else "costs more"
-        yield (
-            f"federated {said} than central: {digits(score.mid)} times ({digits(score.low)} to"
-            f" {digits(score.high)}), the geometric mean of {parts}"
-        )
+    if found.ratios and np.isfinite(found.score[1, 1]):
+        yield _score_told(found)
     best = simplest(between)
     if best is not None and best.name != FEDERATED_ROUNDS and best.time_s < between[-1].time_s:
         yield (
             f"between so few sites '{best.name}' serves better than rounds: its exchanges take"
             f" {percent(best.exchange_share)} of the time, and data stay where they are"
         )
+
+
+def _score_told(found: Comparison) -> str:
+    """The score with its ends; a case that never reaches the target has none above."""
+    mid, low, high = float(found.score[1, 1]), float(found.score.min()), float(found.score.max())
+    parts = ", ".join(f"{name} {digits(float(each[1, 1]))}" for name, each in found.ratios.items())
+    said = "costs less" if mid < 1 else "costs more"
+    end = digits(high) if np.isfinite(high) else "without end: some cases never reach the target"
+    return (
+        f"federated {said} than central: {digits(mid)} times ({digits(low)} to {end}), the geometric mean of"
+        f" {parts}"
+    )
 
 
 def _unsaid(scenario: Scenario, found: Comparison) -> Iterator[str]:

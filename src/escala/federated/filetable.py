@@ -202,5 +202,10 @@ class Table:
 
 
 def _between(bounds: Bounds) -> str:
-    low = "above 0" if bounds.low == POSITIVE.low else f"from {bounds.low:,.10g}"
-    return low if bounds.high >= ANY.high else f"{low} to {bounds.high:,.10g}"
+    if bounds == POSITIVE:
+        return f"above 0 (from {bounds.low:g} to {bounds.high:g} in base units)"
+    return f"from {bounds.low:,.10g} to {_ends(bounds.high)}"
+
+
+def _ends(high: float) -> str:
+    return f"{high:g} in base units" if high >= ANY.high else f"{high:,.10g}"

@@ -10,6 +10,7 @@ from typing import Final
 
 from escala.federated.cases import ONLY_MIDDLE
 from escala.federated.ranges import Range
+from escala.federated.returns import MOST_ASKED
 from escala.federated.scenario import ClientClass, Scenario
 from escala.federated.verdict import Verdict, compare, deadline_of
 
@@ -204,11 +205,12 @@ def _byte_energy(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _clients(scenario: Scenario, factor: float) -> Scenario:
-    """More or fewer of each class; a cohort that took all of them still does."""
+    """More or fewer of each class; a cohort of all stays one, up to the most that is computed."""
     before = sum(each.clients for each in scenario.clients)
     found = _classes(scenario, lambda each: replace(each, clients=max(round(each.clients * factor), 1)))
     after, training = sum(each.clients for each in found.clients), scenario.training
-    cohort = after if training.clients_per_round == before else min(training.clients_per_round, after)
+    most = min(after, MOST_ASKED)
+    cohort = most if training.clients_per_round == before else min(training.clients_per_round, most)
     least = min(training.least_clients, cohort)
     return replace(found, training=replace(training, clients_per_round=cohort, least_clients=least))
 

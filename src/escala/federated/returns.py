@@ -13,6 +13,8 @@ import numpy as np
 from escala.model.columns import F64
 
 MOST_EXACT: Final = 512
+MOST_ASKED: Final = 1_000_000
+"""Every number of clients that may be back has a term: up to a million an assessment takes seconds."""
 ENOUGH: Final = 1e-13
 TINY: Final = 1e-300
 
