@@ -8,6 +8,7 @@ import pytest
 
 from cli.conftest import Run
 from escala.federated.assess import Assessment
+from escala.federated.reading import example_names
 
 
 def test_an_example_is_printed_changed_and_assessed(run: Run, tmp_path: Path):
@@ -37,10 +38,20 @@ def test_the_verdict_comes_first_and_all_fits_a_terminal(run: Run):
     assert order == sorted(order)
 
 
+def test_without_a_scenario_the_examples_are_listed(run: Run):
+    shown = run("federate", "assess")
+
+    assert shown.code == 0, shown.err
+    assert [line.split()[0] for line in shown.out.splitlines()] == list(example_names())
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "no scenario is named; give a file, or one of the examples banks-across-borders,"),
+        (
+            ("--json",),
+            "no scenario is named, so there is no document; give a file, or one of the examples banks-across-borders,",
+        ),
         (("nowhere.toml",), "nowhere.toml does not exist"),
         (("--example", "hospital"), "unknown example 'hospital': did you mean hospitals?"),
         (("hospitals", "--html", "no/page.html"), "no/page.html cannot be written"),

@@ -34,8 +34,8 @@ def test_rounds_document_and_page_say_the_same(run: Run, vehicles: str, tmp_path
     assert "<svg" in (tmp_path / "out" / PAGE).read_text()
 
 
-def test_the_table_fits_a_terminal(run: Run, vehicles: str):
-    shown = run("federate", "simulate", vehicles, "--rounds", "3")
+def test_a_shipped_example_is_found_by_its_name_and_its_table_fits_a_terminal(run: Run):
+    shown = run("federate", "simulate", "vehicles", "--rounds", "3")
 
     assert shown.code == 0, shown.err
     assert shown.longest <= 80

@@ -116,6 +116,7 @@ FAULTS = {
         client(access={"base": "4g", "up": "1e300 Mb/s"}),
         "up is '1e300 Mb/s'; give a value above 0 (from 1e-30 to 1e+30 in base units)",
     ),
+    "no power": (client(device={"base": "phone", "power": "0 W"}), "power is '0 W'; give a value above 0"),
     "zero rate": (client(access={"base": "4g", "up": "0 Mb/s"}), "up is '0 Mb/s'; give a value above 0"),
     "energy": (
         client(access={"base": "4g", "energy": "5 J"}),
@@ -276,3 +277,16 @@ def test_whatever_stands_at_whatever_key_is_read_or_refused_in_one_line(wrong: A
 
     assert len(said) > 50
     assert [each for each in said if "\n" in each or not each.startswith("s.toml")] == []
+
+
+def test_what_multiplies_the_power_of_the_centre_is_named_where_it_was_not_given():
+    plain = tomllib.loads(example_text("hospitals"))
+    given = {**plain, "central": {**plain["central"], "node_power_ratio": 1.3, "pue": 1.2}}
+    default = {key: each for key, each in plain["central"].items() if key not in ("pue", "operator")}
+
+    named = scenario_from_keys({**plain, "central": default}).assumed
+    silent = scenario_from_keys(given).assumed
+
+    assert any("1.5 times what its devices do" in each for each in named)
+    assert any("PUE 1.5" in each for each in named)
+    assert not any("node_power_ratio" in each or "PUE" in each for each in silent)

@@ -22,9 +22,9 @@ EXAMPLES = (
 def command(scenario: str | None, example: str | None, html: str | None, as_json: bool) -> None:
     """Decide with numbers whether to federate, to centralise, or to learn at each place alone.
 
-    SCENARIO is a file (TOML; YAML and JSON hold the same keys) or the name of a shipped example. Nothing is
-    run: bytes, time, energy, carbon and money are low, middle and high, and every input has the value at
-    which the verdict would be another.
+    SCENARIO is a file (TOML; YAML and JSON hold the same keys) or the name of a shipped example; without it
+    the examples are listed. Nothing is run: bytes, time, energy, carbon and money are low, middle and high,
+    and every input has the value at which the verdict would be another.
     """
     from escala.federated.reading import example_names, example_text, find_scenario
     from escala.report.assess_text import print_assessment
@@ -34,10 +34,14 @@ def command(scenario: str | None, example: str | None, html: str | None, as_json
         click.echo(example_text(example), nl=False)
         return
     if scenario is None:
-        raise InvalidInput(
-            "no scenario is named; give a file, or one of the examples"
-            f" {', '.join(example_names())} (--example NAME prints one)"
-        )
+        if as_json:
+            raise InvalidInput(
+                "no scenario is named, so there is no document; give a file, or one of the examples"
+                f" {', '.join(example_names())}"
+            )
+        for name in example_names():
+            click.echo(f"{name:<22}{find_scenario(name).name}")
+        return
     document, written = assessed(find_scenario(scenario), html)
     show(document, as_json, print_assessment)
     for each in written:

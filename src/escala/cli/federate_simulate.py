@@ -9,7 +9,7 @@ from escala.cli.output import note, progressing, show, terminable
 from escala.cli.verb import Verb
 
 EXAMPLES = (
-    "escala federate simulate scenario.toml",
+    "escala federate simulate hospitals",
     "escala federate simulate scenario.toml --rounds 500 --policy energy -o out",
     "escala federate simulate scenario.toml --compare uniform,energy",
     "escala federate simulate scenario.toml --engine learning --task digits",
@@ -67,6 +67,8 @@ learning_options = stacked(
 @json_option
 def command(scenario: str, as_json: bool, **given: Any) -> int:
     """Simulate the rounds of the population that SCENARIO describes: who returns, when, at what cost.
+
+    SCENARIO is a file or the name of a shipped example.
 
     Writes each round to rounds.jsonl as it comes, and simulation.json and a page at the end. Ctrl-C ends
     early and keeps what is there; the same command gives the same rounds again, or goes on learning.

@@ -166,6 +166,8 @@ def _central(top: Table, network: str) -> tuple[Central, list[str]]:
     target = device.targets[0]
     usual = NODE_POWER_RATIO if target.name == "gpu" else 1.0
     ratio = whole.number("node_power_ratio", Bounds(low=1.0, high=5.0), usual)
+    pue = _pue(whole)
+    said.extend(_taken_power(table, ratio, pue))
     price = whole.optional_number("price_usd_per_device_hour", Bounds(low=0.0, high=1e5))
     return Central(
         name=device.name,
@@ -177,7 +179,7 @@ def _central(top: Table, network: str) -> tuple[Central, list[str]]:
             mid=ratio * (target.power_w.mid + device.idle_w.mid),
             high=ratio * (target.power_w.high + device.idle_w.high),
         ),
-        pue=_pue(whole),
+        pue=pue,
         country=read_country(whole),
         price_usd_per_device_hour=price,
         price_source=whole.text("price_source", "given by the user") if price is not None else None,
@@ -194,6 +196,14 @@ def _assumed(table: Table) -> Iterator[str]:
     ):
         if not table.has(key):
             yield f"{what}, because [central] does not say"
+
+
+def _taken_power(table: Table, ratio: float, pue: float) -> Iterator[str]:
+    """What the power of the centre is multiplied by where nobody said it."""
+    if not table.has("node_power_ratio"):
+        yield f"central: a node draws {ratio:g} times what its devices do (node_power_ratio)"
+    if not table.has("pue") and not table.has("operator"):
+        yield f"central: PUE {pue:g}, the world's average (pue or operator)"
 
 
 def _pue(table: Table) -> float:

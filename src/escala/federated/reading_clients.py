@@ -239,7 +239,7 @@ def _changed(own: Table, base: Device | None) -> Device:
     target = Target(
         name="own" if is_own or first is None else first.name,
         flop_per_s=own.range("rate", "flop_per_s", rate, POSITIVE),
-        power_w=own.range("power", "w", None if first is None else first.power_w),
+        power_w=own.range("power", "w", None if first is None else first.power_w, POSITIVE),
         sample_s=None if own.has("rate") and not own.has("sample") else sample,
     )
     battery = None if base is None else base.battery_j

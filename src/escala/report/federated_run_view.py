@@ -52,10 +52,10 @@ class StartDocument(msgspec.Struct, frozen=True, kw_only=True):
 def settings_for(path: str, folder: Path, given: Mapping[str, Any]) -> tuple[AppSettings, int, int]:
     """Settings of the run that was asked for, its nodes, and the clients of the whole scenario."""
     from escala.federated.federation import new_settings, settings_in
-    from escala.federated.reading import read_scenario
+    from escala.federated.reading import find_scenario
     from escala.federated.run import refuse_used
 
-    scenario = read_scenario(path)
+    scenario = find_scenario(path)
     clients = clients_in(scenario)
     nodes = given["nodes"] or (clients if clients <= MOST_NODES else None)
     if nodes is None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from escala.errors import InvalidInput
-from escala.federated.reading import read_scenario
+from escala.federated.reading import find_scenario
 from escala.federated.roundrecord import Round
 from escala.federated.simulate import (
     EVENTS,
@@ -34,7 +34,7 @@ def simulated(
     path: str, given: Mapping[str, Any], progress: Progress, say: Callable[[str], None]
 ) -> tuple[Simulation, list[str]]:
     """The document of what the options of `escala federate simulate` ask for, and the files it left."""
-    scenario, folder = read_scenario(path), Path(given["out"])
+    scenario, folder = find_scenario(path), Path(given["out"])
     policies = policies_of(given["policy"], given["compare"])
     cases = cases_of(scenario, policies, given["seed"], folder)
     count = given["rounds"] or rounds_by_default(scenario)

@@ -9,7 +9,7 @@ from escala import __version__
 from escala.errors import InvalidInput
 from escala.federated.privacy import noise_for, sampler_of, spent, why_no_epsilon
 from escala.federated.ranges import exactly
-from escala.federated.reading import read_scenario
+from escala.federated.reading import find_scenario
 from escala.federated.refusals import refuse
 from escala.federated.training import Privacy, Selection, Training
 
@@ -81,7 +81,7 @@ def from_numbers(
 
 def from_scenario(path: str, rounds: int | None) -> PrivacyAnswer:
     """The answer for the training of a scenario, after its middle number of rounds if none is given."""
-    scenario = read_scenario(path)
+    scenario = find_scenario(path)
     if scenario.training.privacy is None:
         raise InvalidInput(
             f"{path} has no [training.privacy]; give it one, or give --noise, --clients, --rounds"
