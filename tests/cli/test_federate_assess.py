@@ -8,7 +8,9 @@ import pytest
 
 from cli.conftest import Run
 from escala.federated.assess import Assessment
+from escala.federated.criteria import Criterion, Gauge, Side
 from escala.federated.reading import example_names
+from escala.report.assess_text import criterion_rows
 
 
 def test_an_example_is_printed_changed_and_assessed(run: Run, tmp_path: Path):
@@ -45,12 +47,22 @@ def test_without_a_scenario_the_examples_are_listed(run: Run):
     assert [line.split()[0] for line in shown.out.splitlines()] == list(example_names())
 
 
+def test_two_tests_of_one_criterion_say_together_whether_it_is_met():
+    low, high = (Gauge(what=name, value=n, threshold=0.5, origin="half") for n, name in enumerate("ab"))
+    both = Criterion(name="unstable", side=Side.AGAINST, holds=True, gauges=(low, high))
+
+    assert list(criterion_rows(both)) == [
+        ("yes", "unstable", "0 (above 0.5)", "not met: a; half"),
+        ("", "or", "1 (above 0.5)", "met: b; half"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (
             ("--json",),
-            "no scenario is named, so there is no document; give a file, or one of the examples banks-across-borders,",
+            "no scenario is named, so there is no document; give a file, or one of the examples banks-across",
         ),
         (("nowhere.toml",), "nowhere.toml does not exist"),
         (("--example", "hospital"), "unknown example 'hospital': did you mean hospitals?"),

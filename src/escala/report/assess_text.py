@@ -158,10 +158,15 @@ def gauge_text(given: Gauge) -> str:
 
 
 def criterion_rows(given: Criterion) -> Iterator[tuple[str, str, str, str]]:
-    """One row a gauge: whether it holds, criterion, number with threshold, what it is and whence."""
+    """One row a gauge: whether the criterion holds, its name, number with threshold, what it is and whence.
+
+    Of several gauges one is enough; each says whether it is met, and rows after the first begin with "or".
+    """
+    is_several = len(given.gauges) > 1
     for place, each in enumerate(given.gauges):
-        name = given.name if place == 0 else ""
-        yield ("yes" if each.holds else "no"), name, gauge_text(each), f"{each.what}; {each.origin}"
+        holds, name = (("yes" if given.holds else "no"), given.name) if place == 0 else ("", "or")
+        met = ("met: " if each.holds else "not met: ") if is_several else ""
+        yield holds, name, gauge_text(each), f"{met}{each.what}; {each.origin}"
 
 
 def _print_criteria(console: Console, given: Assessment) -> None:
