@@ -1,10 +1,12 @@
 """`escala federate run` as people see it: rounds at 80 columns, and what is missing said in one line."""
 
 import io
+from math import nan
 
 import pytest
 from rich.console import Console
 
+from escala.cli.output import progressing
 from escala.federated.flowerversion import installed
 from escala.federated.roundrecord import Round
 from escala.report.federated_run_text import print_run
@@ -39,6 +41,7 @@ def test_rounds_fit_80_columns_and_say_who_was_lost():
         rounds_s=115.5,
         sent_bytes=21459264,
         rounds=tuple(a_round(number) for number in range(1, 15)),
+        notes=("a cohort is 12 clients, where the scenario says 15",),
     )
     out = io.StringIO()
 
@@ -51,7 +54,18 @@ def test_rounds_fit_80_columns_and_say_who_was_lost():
     assert "12 nodes of 20 clients" in text
     assert "the last 12 of 14 rounds" in text
     assert "submitted 2 times" in text
+    assert "a cohort is 12 clients, where the scenario says 15" in text
     assert "started again: node-1, superlink" in text
+
+
+def test_a_line_of_progress_is_not_said_twice(capsys, monkeypatch):
+    monkeypatch.setattr("escala.cli.output.LINE_EVERY_S", 0.0)
+
+    with progressing() as progress:
+        for what, left_s in (("waiting", nan), ("waiting", nan), ("round 1", 4.0), ("round 1", 3.0)):
+            progress(what, left_s)
+
+    assert capsys.readouterr().err.splitlines() == ["waiting", "round 1; 4 s left", "round 1; 3 s left"]
 
 
 @pytest.mark.skipif(installed() is not None, reason="Flower is here")

@@ -6,7 +6,7 @@ import pytest
 
 from escala.errors import InvalidInput
 from escala.federated.appsettings import AppSettings, read_settings, write_settings
-from escala.federated.cutting import clients_in, cut_to
+from escala.federated.cutting import clients_in, cut_to, cuts
 from escala.federated.ranges import exactly
 from escala.federated.training import Algorithm, Codec, Training
 from federated.boards import clients, scenario
@@ -29,6 +29,19 @@ def test_a_cohort_is_never_larger_than_what_is_left():
     cut = cut_to(scenario(training=training), 4).training
 
     assert (cut.clients_per_round, cut.least_clients) == (4, 4)
+
+
+def test_what_is_cut_is_said():
+    training = Training(rounds=exactly(1), clients_per_round=8, least_clients=3)
+    whole = scenario(training=training)
+
+    assert list(cuts(whole, cut_to(whole, 2))) == [
+        "2 of 10 clients take part, one for each node",
+        "a cohort is 2 clients, where the scenario says 8",
+        "2 have to return at least, where the scenario says 3",
+    ]
+    assert list(cuts(whole, cut_to(whole, 8))) == ["8 of 10 clients take part, one for each node"]
+    assert list(cuts(whole, whole)) == []
 
 
 def test_more_nodes_than_clients_are_refused():

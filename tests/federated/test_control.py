@@ -50,3 +50,4 @@ def test_a_superlink_that_fails_takes_no_node_and_no_run_and_says_so(control, tm
     with pytest.raises(Unanswered, match=r"takes no run .*500.*--resume"):
         control.submit(tmp_path / "run" / APP)
     assert not control.is_up()
+    assert control.online() is None

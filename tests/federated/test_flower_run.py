@@ -62,7 +62,7 @@ def in_process(settings):
 
 
 def said(what, left_s):
-    if not what.startswith("round"):
+    if not what.startswith(("round", "waiting for round")):
         print(f"{time.monotonic():.1f} {what}")
 
 
@@ -83,7 +83,7 @@ def left_over(folder):
 def test_digits_on_flower_give_the_accuracies_of_the_grid_in_this_process(tmp_path):
     settings = asked("digits", 3, tmp_path / "run", local_epochs=5)
 
-    ended = run_here(settings, 2, said)
+    ended = run_here(settings, 2, said, print)
 
     expected = in_process(settings)
     assert [f"{each.metrics['accuracy']:.4f}" for each in ended.rounds] == [
@@ -117,7 +117,7 @@ def test_a_run_in_which_everything_is_killed_ends_as_an_undisturbed_one(tmp_path
             pid = (federation.folder / PID).read_text() if is_rounds else running.supervisor.pid(name)
             os.kill(int(pid), signal.SIGKILL)
 
-    with started(federation, kill_at_rounds) as running:
+    with started(federation, kill_at_rounds, print) as running:
         ended = running.followed()
         (federation.folder / STATE).write_bytes(b"garbage")
         with pytest.raises(RunFailed, match="is no state of a server"):
@@ -138,6 +138,6 @@ def test_a_task_that_is_none_is_told_before_anything_is_written(tmp_path):
     broken.write_text("def learner():\n    return 3\n")
 
     with pytest.raises(EscalaError, match="returned int without training"):
-        run_here(asked(f"{broken}:learner", 1, tmp_path / "run"), 2, said)
+        run_here(asked(f"{broken}:learner", 1, tmp_path / "run"), 2, said, print)
 
     assert not (tmp_path / "run").exists()

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from escala.cli.options import Whole, examples, json_option, stacked, switch
-from escala.cli.output import progressing, show
+from escala.cli.output import note, progressing, show, terminable
 from escala.cli.verb import Verb
 
 EXAMPLES = (
@@ -44,11 +44,11 @@ def command(scenario: str, out: str, hosts: str | None, as_json: bool, **given: 
     from escala.report.federated_run_view import run_document, start_document
 
     if hosts is not None:
-        show(start_document(scenario, out, given, hosts.split(",")), as_json, print_start)
+        show(start_document(scenario, out, given, hosts.split(","), note), as_json, print_start)
         return 0
-    with progressing() as progress:
+    with terminable(), progressing() as progress:
         try:
-            document = run_document(scenario, out, given, progress)
+            document = run_document(scenario, out, given, progress, note)
         except KeyboardInterrupt:
             return INTERRUPTED
     show(document, as_json, print_run)

@@ -113,12 +113,15 @@ def progressing() -> Iterator[Callable[[str, float], None]]:
         with errors.status("starting; Ctrl-C ends early") as status:
             yield lambda what, left_s: status.update(f"{what}{_left(left_s)}; Ctrl-C ends early")
         return
-    said_s = [float("-inf")]
+    said_s, said = float("-inf"), ""
 
     def line(what: str, left_s: float) -> None:
-        if time.monotonic() - said_s[0] >= LINE_EVERY_S:
-            said_s[0] = time.monotonic()
-            note(f"{what}{_left(left_s)}")
+        """Say it, unless something was said just now, or the same before."""
+        nonlocal said_s, said
+        text = f"{what}{_left(left_s)}"
+        if text != said and time.monotonic() - said_s >= LINE_EVERY_S:
+            said_s, said = time.monotonic(), text
+            note(text)
 
     yield line
 

@@ -1,5 +1,6 @@
 """A scenario cut to as many clients as there are nodes. Knows counts only."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from escala.errors import InvalidInput
@@ -35,3 +36,15 @@ def cut_to(scenario: Scenario, nodes: int) -> Scenario:
         least_clients=min(scenario.training.least_clients, nodes),
     )
     return replace(scenario, clients=tuple(kept), training=training)
+
+
+def cuts(whole: Scenario, cut: Scenario) -> Iterator[str]:
+    """What a cut scenario does not do as the whole one says, a line each."""
+    clients, nodes = clients_in(whole), clients_in(cut)
+    if nodes < clients:
+        yield f"{nodes:,} of {clients:,} clients take part, one for each node"
+    asked, least = whole.training.clients_per_round, whole.training.least_clients
+    if cut.training.clients_per_round < asked:
+        yield f"a cohort is {cut.training.clients_per_round:,} clients, where the scenario says {asked:,}"
+    if cut.training.least_clients < least:
+        yield f"{cut.training.least_clients:,} have to return at least, where the scenario says {least:,}"

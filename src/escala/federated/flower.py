@@ -78,6 +78,7 @@ Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Messag
 SUPERLINK: Final = 1
 """The node id of a SuperLink."""
 TRAIN, EVALUATE, QUERY = "train", "evaluate", "query"
+ONLINE: Final = "online"
 RAISED: Final = 2
 """What Flower's client process answers with when the app raised (ErrorCode.CLIENT_APP_RAISED_EXCEPTION)."""
 ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
@@ -203,6 +204,17 @@ class Control:
         request = RegisterNodeRequest(public_key=public, name=name)
         with _answered("admits no node"):
             return int(self._client.RegisterNode(request).node_id)
+
+    def online(self) -> int | None:
+        """How many nodes are online; or no answer."""
+        import httpx
+        from flwr.proto.control_pb2 import ListNodesRequest
+
+        try:
+            nodes = self._client.ListNodes(ListNodesRequest()).nodes_info
+        except httpx.HTTPError:
+            return None
+        return sum(each.status == ONLINE for each in nodes)
 
     def submit(self, app: Path) -> int:
         """Begin a run of the app in a folder; gives its id."""

@@ -34,6 +34,7 @@ from escala.federated.serverstate import ROUNDS, STATE, rounds_of
 from escala.federated.serving import PID, REFUSED
 from escala.federated.strategy import strategy_of
 from escala.federated.supervisor import Listener, Program, Supervisor, last_words
+from escala.progress import Progress
 
 SUPERLINK, SERVER = "superlink", "server"
 WORKER: Final = "worker-"
@@ -47,7 +48,7 @@ RAISED: Final = "ServerApp failed with exception: "
 UNSENT: Final = b"Failed to send message"
 """What a SuperNode says when the SuperLink failed to take a reply, which it then throws away."""
 FINISHED, COMPLETED = "finished", "completed"
-Tell = Callable[[str, float], None]
+Say = Callable[[str], None]
 
 
 class RunFailed(EscalaError):
@@ -84,14 +85,17 @@ def refuse_used(folder: Path, is_resumed: bool) -> None:
         raise InvalidInput(f"{folder} holds a run; add --resume to go on with it, or name another folder")
 
 
-def run_here(settings: AppSettings, nodes: int, tell: Tell) -> Ended:
-    """All rounds of a run that are left, on this machine; nothing is left running, however this ends."""
+def run_here(settings: AppSettings, nodes: int, tell: Progress, say: Say) -> Ended:
+    """All rounds of a run that are left, on this machine; nothing is left running, however this ends.
+
+    `tell` hears how far it is, `say` that it is stopped.
+    """
     check(settings)
     make_folder(settings, nodes)
     federation = federation_of(settings, nodes)
     write_connection(federation)
     (federation.folder / HOME / "state.db").unlink(missing_ok=True)
-    with started(federation, tell) as running:
+    with started(federation, tell, say) as running:
         return running.followed()
 
 
@@ -110,20 +114,27 @@ def check(settings: AppSettings) -> None:
 
 
 @contextmanager
-def started(federation: Federation, tell: Tell) -> Iterator["Running"]:
-    """Server and nodes of a federation while this lasts."""
+def started(federation: Federation, tell: Progress, say: Say) -> Iterator["Running"]:
+    """Server and nodes of a federation while this lasts; Ctrl-C is answered at once."""
     running = Running(federation, tell)
     try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+        try:
+            running.start()
+            yield running
+        except KeyboardInterrupt:
+            say("stopping server and nodes ...")
+            raise
+        finally:
+            running.stop()
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on with --resume")
+        raise
 
 
 class Running:
     """A federation at work: programs are watched, the run is followed, and submitted again after a kill."""
 
-    def __init__(self, federation: Federation, tell: Tell) -> None:
+    def __init__(self, federation: Federation, tell: Progress) -> None:
         self.federation, self._tell = federation, tell
         self.supervisor = Supervisor(self._sign_off)
         self._control: Control | None = None
@@ -132,11 +143,13 @@ class Running:
         self._restarted: list[str] = []
         self._began_s = time.monotonic()
         self._had = len(rounds_of(federation.folder))
+        self._online: int | None = None
+        self._last = self._had, self._began_s
 
     def start(self) -> None:
         """Server first; then nodes, which it has to know."""
         self._start(SUPERLINK, superlink_command(self.federation))
-        self._tell("starting the SuperLink", float("nan"))
+        self._tell("waiting for the SuperLink to answer", float("nan"))
         self._control = self._up()
         self._start(SERVER, server_command(self.federation))
         for node in range(len(self.federation.node_addresses)):
@@ -244,7 +257,7 @@ class Running:
             now_s = time.monotonic()
             if now_s - looked_s >= LOOK_S:
                 looked_s = now_s
-                status = self._control.status(run)
+                status, self._online = self._control.status(run), self._control.online()
                 if status is not None and status[0] == FINISHED:
                     return status[1], status[2]
                 gone_s = (gone_s or now_s) if self._is_server_gone() else None
@@ -260,14 +273,27 @@ class Running:
         return number.isdecimal() and not psutil.pid_exists(int(number))
 
     def _say(self) -> None:
-        """Round and seconds left, at the pace of the rounds so far."""
+        """Round and seconds left, at the pace of the rounds so far; before the first, what is waited for."""
         rounds = rounds_of(self.federation.folder)
         done, wanted = len(rounds), self.federation.settings.rounds
-        new = done - self._had
-        left_s = (time.monotonic() - self._began_s) / new * (wanted - done) if new > 0 else float("nan")
         score = rounds[-1].metrics.get("accuracy") if rounds else None
         told = f", accuracy {score:.4f}" if score is not None else ""
-        self._tell(f"round {done} of {wanted}{told}", left_s)
+        if done > self._had:
+            self._tell(f"round {done} of {wanted} done{told}", self._left_s(done, wanted))
+        elif self._online is not None:
+            nodes = len(self.federation.node_addresses)
+            if self._online < nodes:
+                self._began_s = time.monotonic()  # no round goes on yet
+            told = f"{self._online} of {nodes} nodes online"
+            self._tell(f"waiting for round {done + 1} of {wanted}: {told}", float("nan"))
+
+    def _left_s(self, done: int, wanted: int) -> float:
+        """Seconds left at the pace of the rounds until the last one ended, less those since."""
+        now_s = time.monotonic()
+        if done != self._last[0]:
+            self._last = done, now_s
+        ended_s = self._last[1]
+        return (ended_s - self._began_s) / (done - self._had) * (wanted - done) - (now_s - ended_s)
 
 
 def _node(node: int) -> str:

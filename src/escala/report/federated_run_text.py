@@ -22,6 +22,8 @@ def print_run(console: Console, given: RunDocument) -> None:
     rounds = f"{len(given.rounds)} round{plural(len(given.rounds))}"
     put(console, Text(f"{one_line(given.name)}: {rounds} on Flower", style=STRONG))
     put(console, f"{one_line(given.learns)} on {nodes}{some}; the SuperLink calls the run completed")
+    for note in given.notes:
+        put(console, note)
     put(console)
     console.print(_table(given.rounds[-SHOWN:]))
     if len(given.rounds) > SHOWN:

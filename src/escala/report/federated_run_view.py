@@ -8,9 +8,11 @@ import msgspec
 
 from escala.errors import InvalidInput
 from escala.federated.appsettings import AppSettings
-from escala.federated.cutting import clients_in, cut_to
+from escala.federated.cutting import clients_in, cut_to, cuts
 from escala.federated.flowerversion import require_flower
 from escala.federated.roundrecord import Round
+from escala.federated.scenario import Scenario
+from escala.progress import Progress
 
 SCHEMA: Final = "escala/federate-run@1"
 MOST_NODES: Final = 64
@@ -18,7 +20,7 @@ MOST_NODES: Final = 64
 
 
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is over: what it was, where it lies, its rounds, what was started again."""
+    """A run that is over: what it was and is not, where it lies, its rounds, what was started again."""
 
     schema: str = SCHEMA
     name: str
@@ -32,6 +34,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     rounds_s: float
     sent_bytes: int
     rounds: tuple[Round, ...]
+    notes: tuple[str, ...] = ()
 
 
 class HostSteps(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,15 +45,16 @@ class HostSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start where."""
+    """What to start where, and what the run is not."""
 
     schema: str = "escala/federate-start@1"
     folder: str
     hosts: tuple[HostSteps, ...]
+    notes: tuple[str, ...] = ()
 
 
-def settings_for(path: str, folder: Path, given: Mapping[str, Any]) -> tuple[AppSettings, int, int]:
-    """Settings of the run that was asked for, its nodes, and the clients of the whole scenario."""
+def settings_for(path: str, folder: Path, given: Mapping[str, Any]) -> tuple[AppSettings, Scenario]:
+    """Settings of the run that was asked for, cut to its nodes, and the whole scenario."""
     from escala.federated.federation import new_settings, settings_in
     from escala.federated.reading import find_scenario
     from escala.federated.run import refuse_used
@@ -72,32 +76,38 @@ def settings_for(path: str, folder: Path, given: Mapping[str, Any]) -> tuple[App
     )
     if given["resume"]:
         settings = _resumed(settings, settings_in(folder))
-    return settings, nodes, clients
+    return settings, scenario
 
 
-def run_document(path: str, folder: str, given: Mapping[str, Any], tell: Callable[..., None]) -> RunDocument:
-    """Run on this machine to the end."""
+def run_document(
+    path: str, folder: str, given: Mapping[str, Any], tell: Progress, say: Callable[[str], None]
+) -> RunDocument:
+    """Run on this machine to the end; `tell` hears how far it is, `say` what stays true."""
     require_flower()
     from escala.federated.run import run_here
 
-    settings, nodes, clients = settings_for(path, Path(folder), given)
-    ended = run_here(settings, nodes, tell)
+    settings, whole = settings_for(path, Path(folder), given)
+    nodes, notes = clients_in(settings.scenario), _said(whole, settings, say)
+    ended = run_here(settings, nodes, tell, say)
     return RunDocument(
         name=settings.scenario.name,
         folder=settings.folder,
         learns=settings.task or settings.app or "",
         nodes=nodes,
-        clients=clients,
+        clients=clients_in(whole),
         flower_run=ended.flower_run,
         submissions=ended.submissions,
         restarted=ended.restarted,
         rounds_s=sum(each.round_s for each in ended.rounds),
         sent_bytes=sum(each.up_bytes + each.down_bytes for each in ended.rounds),
         rounds=ended.rounds,
+        notes=notes,
     )
 
 
-def start_document(path: str, folder: str, given: Mapping[str, Any], hosts: list[str]) -> StartDocument:
+def start_document(
+    path: str, folder: str, given: Mapping[str, Any], hosts: list[str], say: Callable[[str], None]
+) -> StartDocument:
     """Make the folder, and say what to start where; the first host is the server's."""
     require_flower()
     from escala.federated.federation import (
@@ -111,7 +121,8 @@ def start_document(path: str, folder: str, given: Mapping[str, Any], hosts: list
 
     if len(hosts) < 2:
         raise InvalidInput("--hosts wants the server and a host of nodes at least: --hosts server,site-a")
-    settings, nodes, _ = settings_for(path, Path(folder), given)
+    settings, whole = settings_for(path, Path(folder), given)
+    nodes, notes = clients_in(settings.scenario), _said(whole, settings, say)
     make_folder(settings, nodes, hosts)
     federation = Federation(
         folder=Path(settings.folder),
@@ -122,7 +133,15 @@ def start_document(path: str, folder: str, given: Mapping[str, Any], hosts: list
     write_connection(federation)
     told = instructions(federation, hosts)
     steps = tuple(HostSteps(host=host, commands=tuple(lines)) for host, lines in told)
-    return StartDocument(folder=settings.folder, hosts=steps)
+    return StartDocument(folder=settings.folder, hosts=steps, notes=notes)
+
+
+def _said(whole: Scenario, settings: AppSettings, say: Callable[[str], None]) -> tuple[str, ...]:
+    """What the run does not do as the whole scenario says, said before it begins."""
+    notes = tuple(cuts(whole, settings.scenario))
+    for each in notes:
+        say(each)
+    return notes
 
 
 def _resumed(asked: AppSettings, before: AppSettings) -> AppSettings:
