@@ -290,3 +290,12 @@ def test_what_multiplies_the_power_of_the_centre_is_named_where_it_was_not_given
     assert any("1.5 times what its devices do" in each for each in named)
     assert any("PUE 1.5" in each for each in named)
     assert not any("node_power_ratio" in each or "PUE" in each for each in silent)
+
+
+def test_a_power_that_nobody_knows_is_named():
+    plain = tomllib.loads(example_text("hospitals"))
+    dark = [{**each, "device": "tpu-v5p"} for each in plain["clients"]]
+
+    said = scenario_from_keys({**plain, "clients": dark, "central": {"device": "tpu-v5p"}}).assumed
+
+    assert sum("counts 0 W" in each for each in said) == len(dark) + 1

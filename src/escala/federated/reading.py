@@ -168,6 +168,8 @@ def _central(top: Table, network: str) -> tuple[Central, list[str]]:
     ratio = whole.number("node_power_ratio", Bounds(low=1.0, high=5.0), usual)
     pue = _pue(whole)
     said.extend(_taken_power(table, ratio, pue))
+    if target.power_w.high == 0:
+        said.append(f"central: nobody knows the power of {device.name}, so it counts 0 W (device.power)")
     price = whole.optional_number("price_usd_per_device_hour", Bounds(low=0.0, high=1e5))
     return Central(
         name=device.name,

@@ -317,5 +317,7 @@ def assumed_of(given: ClientClass) -> Iterator[str]:
         if marked:
             names = " and ".join(dict.fromkeys(marked))
             yield f"{given.name}: nobody measured {names} of {device} (escala catalog devices/{device})"
+    if any(each.power_w.high == 0 for each in given.device.targets):
+        yield f"{given.name}: nobody knows the power of {device}, so its training counts 0 W (device.power)"
     if path in access_entries():
         yield f"{given.name}: rates of {path} are assumptions (escala catalog access/{path})"
