@@ -5,6 +5,7 @@ import pytest
 from escala.errors import InvalidInput
 
 pytestmark = pytest.mark.optional
+pytest.importorskip("flwr")
 flower = pytest.importorskip("escala.federated.flower")
 
 from escala.federated.clientstate import keep_state  # noqa: E402
