@@ -117,9 +117,9 @@ class Leg:
         return True
 
     def programs(self, words: str) -> list[psutil.Process]:
-        """Programs of this run with these words in their command."""
+        """Programs that the command started with these words, without the copies that they make."""
         found = []
-        for each in self.process.children(recursive=True):
+        for each in self.process.children():
             with suppress(psutil.NoSuchProcess):
                 if words in " ".join(each.cmdline()):
                     found.append(each)
