@@ -7,7 +7,6 @@ Needs root on Linux: the run lives in network and mount namespaces of its own, o
 """
 
 import json
-import logging
 import os
 import re
 import signal
@@ -377,7 +376,7 @@ def left_over(folder: Path) -> list[str]:
 
 def undisturbed(path: Path, rounds: int) -> list[str | None]:
     """Digests of the weights after each round, over the grid in this process."""
-    hush(logging.ERROR)
+    hush()
     scenario = read_scenario(path)
     fleet = fleet_of(scenario, scenario.training.seed)
     learner = learner_of(LEARNER, scenario)
