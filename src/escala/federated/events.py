@@ -14,8 +14,7 @@ import numpy as np
 
 from escala.federated.buffered import NOTICED_S, Arrival, buffered_steps
 from escala.federated.fates import REASONS, Fates, mean, mean_phases
-from escala.federated.fleet import SERVER
-from escala.federated.order import generator
+from escala.federated.order import SERVER, generator
 from escala.federated.population import Population, hour_of
 from escala.federated.roundrecord import Round
 from escala.federated.training import Algorithm, Selection, Training

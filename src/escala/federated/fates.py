@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from escala.federated.fleet import SERVER, Fleet
-from escala.federated.order import generator
+from escala.federated.fleet import Fleet
+from escala.federated.order import SERVER, generator
 from escala.federated.phases import RADIO_W, shared_rate, training_s, transfer_s
 from escala.federated.transport import looked_s
 from escala.model.columns import F64, I64, Bool

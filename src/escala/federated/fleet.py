@@ -7,13 +7,12 @@ from typing import Final
 import numpy as np
 
 from escala.catalog.places import grid_carbon
-from escala.federated.order import generator
+from escala.federated.order import SERVER, generator
 from escala.federated.ranges import Range
 from escala.federated.scenario import ClientClass, Learnt, Scenario, Target
 from escala.federated.training import Part, Selection, Training
 from escala.model.columns import F64, I64, Bool
 
-SERVER: Final = -1
 DRAW: Final = 0
 """What the server's random numbers are for: the fleet here, cohorts in `selection`, fates in `events`."""
 DECILE: Final = 1.2815515655446004

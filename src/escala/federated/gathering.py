@@ -11,9 +11,8 @@ import numpy as np
 
 from escala.federated.algorithms import counts_of, divisor_of, own_control, pull_of, shares_of
 from escala.federated.codecs import pack, unpack
-from escala.federated.fleet import SERVER
 from escala.federated.learnstate import Heard, State
-from escala.federated.order import generator
+from escala.federated.order import SERVER, generator
 from escala.federated.privacy import locally_private, private_mean
 from escala.federated.references import masks
 from escala.federated.robust import robust_mean

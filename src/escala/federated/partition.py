@@ -11,12 +11,11 @@ from typing import Final
 import numpy as np
 
 from escala.errors import InvalidInput
-from escala.federated.order import generator
+from escala.federated.order import SERVER, generator
 from escala.federated.scenario import ClientClass, LocalData, Skew
 from escala.federated.task import Task
 from escala.model.columns import F64, I64
 
-SERVER: Final = -1
 CONCENTRATION: Final = 0.5
 """Of Dirichlet where a scenario names none; as in many published comparisons (Li et al. 2022, NIID-Bench)."""
 DECKS, MIXES, SHARES = 1, 2, 3  # keep the random numbers of different purposes apart

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from escala.errors import InvalidInput
 from escala.federated.codecs import F32, SEPARATOR, Packed, array_bytes, pack, unpack
 from escala.federated.digest import digest
-from escala.federated.order import generator
+from escala.federated.order import SERVER, generator
 from escala.federated.training import Codec
 
 Array = NDArray[Any]
@@ -167,7 +167,7 @@ def added(before: Array, change: F32) -> Array:
 
 def masks(seed: int, round_: int, *, is_up: bool) -> np.random.Generator:
     """The random numbers from which rand-k takes its places in a round, the same for all clients."""
-    return generator(seed, -1, round_, MASKS + (0 if is_up else 1))
+    return generator(seed, SERVER, round_, MASKS + (0 if is_up else 1))
 
 
 def is_coded(array: Array) -> bool:

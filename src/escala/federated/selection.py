@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from escala.errors import InvalidInput
-from escala.federated.fleet import SERVER, Fleet, History
-from escala.federated.order import generator
+from escala.federated.fleet import Fleet, History
+from escala.federated.order import SERVER, generator
 from escala.federated.training import Selection, Training
 from escala.model.columns import F64, I64, Bool
 
