@@ -34,7 +34,7 @@ define install
 	else echo "  (with plain pip)"; $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); fi
 endef
 
-.PHONY: run test test-hf bench check env clean help
+.PHONY: run test test-hf test-oracles bench check env clean help
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,6 +50,9 @@ test-hf: $(VENV_HF)/.ok ## Set up a second environment with PyTorch and transfor
 	@OMP_NUM_THREADS=1 $(VENV_HF)/bin/python -m pytest -n 2 --dist loadfile -m "optional and not alone"
 	@$(VENV_HF)/bin/python -m pytest -m "optional and alone"
 
+test-oracles: $(VENV)/.oracles-ok ## Ask other tools themselves about the files that escala reads and writes for them
+	@$(VENV)/bin/nox --no-error-on-missing-interpreters
+
 bench: $(VENV)/.core-ok ## Set up, then measure how fast escala itself is
 	@$(VENV)/bin/python benchmarks/run.py
 
@@ -59,7 +62,7 @@ check: ## Lint, format, types, layers, dependencies: all must be green before a 
 env: $(VENV)/.dev-ok ## Set up the environment for development only
 
 clean: ## Delete environments, caches and build results
-	rm -rf $(VENV) $(VENV_HF) $(VENV_RUN) build dist .coverage htmlcov
+	rm -rf $(VENV) $(VENV_HF) $(VENV_RUN) .nox build dist .coverage htmlcov
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -73,6 +76,11 @@ $(VENV)/.dev-ok: pyproject.toml | $(VENV)/bin/python
 	@echo "installing escala with its test and lint tools into $(VENV)"
 	$(call install,$(VENV),-e '.[test$(comma)lint]')
 	@touch $(VENV)/.core-ok $@
+
+$(VENV)/.oracles-ok: $(VENV)/.dev-ok
+	@echo "installing nox into $(VENV)"
+	$(call install,$(VENV),-e '.[test$(comma)lint$(comma)oracles]')
+	@touch $@
 
 $(VENV_RUN)/.ok: pyproject.toml Makefile | $(VENV_RUN)/bin/python
 	@echo "installing escala with $(TORCH) into $(VENV_RUN)"

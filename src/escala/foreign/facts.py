@@ -1,0 +1,98 @@
+"""What a file says of a job, in the field's words: one vocabulary for all tools. Knows no tool's keys.
+
+A fact has the place where it is said. What a file leaves open ("auto", an unset variable) is no fact.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from escala.foreign.places import Node, Place
+
+Value = str | int | float | bool | tuple[str, ...]
+
+FACTS: Final[Mapping[str, str]] = {
+    # where
+    "devices": "number of devices of the whole job",
+    "nodes": "number of nodes",
+    "devices_per_node": "devices, or processes, on each node",
+    "device": "name of the accelerator",
+    "host_bytes": "memory of a node",
+    "network": "name or kind of the network between nodes",
+    # what
+    "model": "name or path of the model",
+    "sequence_tokens": "tokens of a sequence, or the most",
+    "global_batch": "samples of an optimizer step over all ranks",
+    "micro_batch": "samples that one rank computes at once",
+    "accumulation": "micro-batches that one rank adds up to a step, without a pipeline",
+    "steps": "optimizer steps",
+    "epochs": "passes over the data",
+    "total_tokens": "tokens to train on",
+    "method": "pretrain, full, lora or qlora",
+    "lora_rank": "rank of the adapters",
+    "quantized_bits": "bits of a frozen weight: 4 or 8",
+    "optimizer": "name of the optimizer as the file has it",
+    "learning_rate": "learning rate",
+    "packing": "whether samples are packed to full sequences",
+    "eval_batch": "samples that one rank evaluates at once",
+    "dtype_weights": "number format in which weights are loaded",
+    "attention": "kernel of attention: flash, sdpa, eager...",
+    "wraps": "names of the modules that are wrapped or sharded one by one",
+    # how
+    "zero": "ZeRO stage, 0 to 3; FSDP is 3, or 2 without resharding of gradients only",
+    "reshard": "whether gathered weights are freed after forward",
+    "dp": "data parallel degree, where it is said itself",
+    "shard": "ranks over which states are sharded",
+    "replicas": "data parallel groups that hold the same shards (HSDP)",
+    "tp": "tensor parallel degree",
+    "sp": "whether sequence parallelism goes with tensor parallelism",
+    "pp": "pipeline degree",
+    "schedule": "gpipe, 1f1b, interleaved or zero-bubble-v",
+    "virtual_stages": "stages of a pipeline on each of its ranks",
+    "cp": "context parallel degree",
+    "cp_kind": "ring, all-gather or ulysses",
+    "ep": "expert parallel degree",
+    "etp": "tensor parallel degree of experts",
+    "dispatcher": "all-to-all, all-gather or fused",
+    "precision": "number format of the linear maps, by the names of `escala plan --precision`",
+    "recompute": "none, selective, first-layers or full",
+    "recompute_layers": "layers that are recomputed",
+    "offload_optimizer": "none, cpu or nvme",
+    "offload_params": "none, cpu or nvme",
+    "offload_activations": "none, cpu or nvme",
+    "compile": "whether torch.compile is on",
+    "fused_loss": "whether the loss is computed without whole logits",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One thing that a file says; `said` is the key as it stands there."""
+
+    name: str
+    value: Value
+    place: Place
+    said: str
+
+
+def fact(name: str, value: Value, node: Node | Place, said: str) -> Fact:
+    """A fact of the vocabulary at the place of a node."""
+    assert name in FACTS, name
+    return Fact(name=name, value=value, place=node.entry if isinstance(node, Node) else node, said=said)
+
+
+def count_of(node: Node | None) -> int | None:
+    """A whole number that a file gives, also as text or as 4.0; None where it gives none."""
+    given = None if node is None else node.scalar
+    if isinstance(given, str) and given.strip().lstrip("+-").isdigit():
+        return int(given)
+    if isinstance(given, float) and given.is_integer() and abs(given) < 1e15:
+        return int(given)
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
+
+
+def is_open(given: object) -> bool:
+    """Whether a text is filled in elsewhere: auto, a template, a variable of a shell."""
+    return isinstance(given, str) and (
+        given.strip() == "auto" or "{{" in given or "${" in given or given.startswith("$")
+    )

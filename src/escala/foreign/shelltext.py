@@ -1,0 +1,358 @@
+"""Shell scripts as the commands that they run, with variables and arrays filled in; nothing is executed.
+
+What only a shell can know (output of commands, unset variables) stays as it is written, and the word says so.
+Understands quotes, comments, continued lines, assignments, arrays, defaults (${X:-4}) and sums of numbers
+($((A * B))); loops and conditions are read as the commands in them, once, in their order.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from escala.foreign.places import Lines, Place
+
+NAME: Final = re.compile(r"[A-Za-z_]\w*")
+ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+SUM: Final = re.compile(r"[\d\s+*/()%-]+")
+KEYWORDS: Final = frozenset(
+    (
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "do",
+        "done",
+        "while",
+        "until",
+        "!",
+        "{",
+        "}",
+        "time",
+        "exec",
+        "nohup",
+        "env",
+    )
+)
+SETTERS: Final = frozenset(("export", "declare", "local", "readonly", "set", "typeset"))
+OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+MOST_WORDS: Final = 100_000
+MOST_LETTERS: Final = 1_000_000
+"""Words and letters up to which variables are unfolded: X=$X$X doubles with each line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One word of a command after quotes and variables; `is_open` if part of it is known to a shell only."""
+
+    text: str
+    place: Place
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command with its words, and the variables that it is given, or that were exported before."""
+
+    words: tuple[Word, ...]
+    variables: "dict[str, Word]"
+
+    @property
+    def name(self) -> str:
+        """The program, without its folder."""
+        return self.words[0].text.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """The commands of a script in order, its comments (directives of a scheduler too), its variables."""
+
+    commands: tuple[Command, ...]
+    comments: tuple[Word, ...]
+    variables: dict[str, Word]
+
+
+def read_shell(text: str, file: str, first_line: int = 1) -> Script:
+    """The commands of a script."""
+    return _Reader(text, file, first_line).script()
+
+
+def flags(words: tuple[Word, ...]) -> dict[str, tuple[Word, tuple[Word, ...]]]:
+    """Options of a command by name without dashes, underscores as dashes: the option, and what follows it.
+
+    `--name=value` and `--name value ...` are the same; -5 is a value, not an option. The last one counts.
+    """
+    found: dict[str, tuple[Word, tuple[Word, ...]]] = {}
+    current: str | None = None
+    for word in words:
+        if (
+            word.text.startswith("-")
+            and not re.fullmatch(r"-[\d.]+(e[+-]?\d+)?", word.text)
+            and len(word.text) > 1
+        ):
+            name, sign, value = word.text.lstrip("-").partition("=")
+            current = name.replace("_", "-")
+            found[current] = (word, (replace(word, text=value),) if sign else ())
+        elif current is not None:
+            option, values = found[current]
+            found[current] = (option, (*values, word))
+    return found
+
+
+class _Reader:
+    """One pass over a script."""
+
+    def __init__(self, text: str, file: str, first_line: int) -> None:
+        self.text, self.lines = text, Lines(text, file, first_line)
+        self.variables: dict[str, tuple[Word, ...]] = {}
+        self.exported: dict[str, Word] = {}
+        self.commands: list[Command] = []
+        self.comments: list[Word] = []
+        self.unfolded = 0
+
+    def script(self) -> Script:
+        """All commands; of a variable the last value counts."""
+        words: list[Word] = []
+        for token in self.tokens(0, len(self.text), "\n"):
+            if token is None:
+                self.command(words)
+                words = []
+            else:
+                words += token
+        self.command(words)
+        known = {name: value[0] for name, value in self.variables.items() if len(value) == 1}
+        return Script(commands=tuple(self.commands), comments=tuple(self.comments), variables=known)
+
+    def command(self, words: list[Word]) -> None:
+        while words and words[0].text in KEYWORDS:
+            words = words[1:]
+        given = dict(self.exported)
+        setter = bool(words) and words[0].text in SETTERS
+        rest = words[1:] if setter else words
+        while rest and (match := ASSIGNED.match(rest[0].text)) and rest[0].place.end >= 0:
+            value = replace(rest[0], text=rest[0].text[match.end() :])
+            given[match.group(1)] = value
+            if setter or len(rest) == 1:
+                self.exported[match.group(1)] = value
+            rest = rest[1:]
+        if rest and not setter:
+            self.commands.append(Command(words=tuple(rest), variables=given))
+
+    def tokens(self, start: int, stop: int, _: str) -> Iterator[list[Word] | None]:
+        """Words as they come, several where an array unfolds; None where a command ends."""
+        index = start
+        while index < stop:
+            letter = self.text[index]
+            if letter in "\n;|&()":
+                yield None
+                index += 1
+            elif self.text.startswith(("\\\n", "\\\r\n"), index):
+                index = self.text.index("\n", index) + 1
+            elif letter.isspace():
+                index += 1
+            elif letter == "#":
+                end = self.text.find("\n", index)
+                end = stop if end < 0 else end
+                self.comments.append(
+                    Word(text=self.text[index:end].rstrip(), place=self.lines.place(index, end))
+                )
+                index = end
+            elif self.text.startswith("<<", index) and not self.text.startswith("<<<", index):
+                index = self.after_heredoc(index, stop)
+            elif letter in "<>":
+                index += 1
+            else:
+                words, index = self.word(index, stop)
+                yield words
+
+    def after_heredoc(self, index: int, stop: int) -> int:
+        match = re.compile(r"<<-?\s*(['\"]?)(\w+)\1").match(self.text, index)
+        if match is None:
+            return index + 2
+        end = re.compile(rf"^\s*{re.escape(match.group(2))}\s*$", re.MULTILINE).search(self.text, match.end())
+        return end.end() if end else stop
+
+    def word(self, start: int, stop: int) -> tuple[list[Word], int]:
+        """The words that one word of the text becomes, and the offset after it."""
+        match = re.compile(r"([A-Za-z_]\w*)(\+?)=\(").match(self.text, start)
+        if match:
+            return self.array(match, stop)
+        parts: list[tuple[str, bool, tuple[Word, ...] | None]] = []
+        index = start
+        while index < stop and self.text[index] not in " \t\r\n;|&()<>":
+            index = self.part(index, stop, parts)
+        words = self.joined(parts, self.lines.place(start, index))
+        assigned = ASSIGNED.match(self.text, start)
+        if assigned and len(words) != 1:
+            words = [Word(text=" ".join(word.text for word in words), place=self.lines.place(start, index))]
+        if assigned:
+            self.assign(assigned.group(1), words[0], assigned.end() - start)
+        return words, index
+
+    def assign(self, name: str, word: Word, skipped: int) -> None:
+        place = replace(word.place, start=word.place.start + skipped)
+        text = word.text.partition("=")[2]
+        self.variables[name] = (replace(word, text=text, place=place),)
+
+    def array(self, match: re.Match[str], stop: int) -> tuple[list[Word], int]:
+        """NAME=( words ), which leaves no word of its own."""
+        items: list[Word] = list(self.variables.get(match.group(1), ())) if match.group(2) else []
+        index = match.end()
+        while index < stop and self.text[index] != ")":
+            if self.text[index].isspace() or self.text.startswith("\\\n", index):
+                index += 1 if self.text[index].isspace() else 2
+            elif self.text[index] == "#":
+                end = self.text.find("\n", index)
+                index = stop if end < 0 else end
+            elif self.text[index] in ";|&(<>":
+                index += 1
+            else:
+                words, index = self.word(index, stop)
+                items += words
+        self.variables[match.group(1)] = tuple(items[:MOST_WORDS])
+        return [], index + 1
+
+    def part(self, index: int, stop: int, parts: list[tuple[str, bool, tuple[Word, ...] | None]]) -> int:
+        """One quoted or plain stretch of a word; adds (text, is open, words of an unquoted variable)."""
+        letter = self.text[index]
+        if letter == "\\":
+            if not self.text.startswith("\n", index + 1):
+                parts.append((self.text[index + 1 : index + 2], False, None))
+            return index + 2
+        if letter == "'":
+            end = self.text.find("'", index + 1)
+            end = stop if end < 0 else end
+            parts.append((self.text[index + 1 : end], False, None))
+            return end + 1
+        if letter == '"':
+            return self.quoted(index + 1, stop, parts)
+        if letter in "$`":
+            text, is_open, words, end = self.expansion(index, stop)
+            parts.append((text, is_open, words))
+            return end
+        end = index
+        while end < stop and self.text[end] not in " \t\r\n;|&()<>\\'\"$`":
+            end += 1
+        parts.append((self.text[index:end], False, None))
+        return end
+
+    def quoted(self, index: int, stop: int, parts: list[tuple[str, bool, tuple[Word, ...] | None]]) -> int:
+        while index < stop and self.text[index] != '"':
+            if self.text[index] in "$`":
+                text, is_open, words, index = self.expansion(index, stop)
+                several = (
+                    words is not None and len(words) > 1 and "[@]" in self.text[max(0, index - 5) : index]
+                )
+                parts.append((text, is_open, words if several else None))
+            elif self.text[index] == "\\":
+                escaped = self.text[index + 1 : index + 2]
+                parts.append(("" if escaped == "\n" else escaped, False, None))
+                index += 2
+            else:
+                end = index
+                while end < stop and self.text[end] not in '"$`\\':
+                    end += 1
+                parts.append((self.text[index:end], False, None))
+                index = end
+        return index + 1
+
+    def expansion(self, index: int, stop: int) -> tuple[str, bool, tuple[Word, ...] | None, int]:
+        """Text, whether it stays open, words of the value, and the offset after an expansion."""
+        if self.text.startswith("$((", index):
+            end = self.text.find("))", index)
+            end = stop if end < 0 else end + 2
+            number = self.sum_of(self.text[index + 3 : end - 2])
+            return (self.text[index:end] if number is None else number), number is None, None, end
+        if self.text.startswith("$(", index) or self.text[index] == "`":
+            end = self.closing(index, stop)
+            return self.text[index:end], True, None, end
+        if self.text.startswith("${", index):
+            end = self.text.find("}", index)
+            end = stop if end < 0 else end + 1
+            return (*self.value(self.text[index + 2 : end - 1], self.text[index:end]), end)
+        match = NAME.match(self.text, index + 1)
+        if match is None:
+            end = min(index + 2, stop)
+            return self.text[index:end], True, None, end
+        return (*self.value(match.group(), self.text[index : match.end()]), match.end())
+
+    def closing(self, index: int, stop: int) -> int:
+        if self.text[index] == "`":
+            end = self.text.find("`", index + 1)
+            return stop if end < 0 else end + 1
+        depth = 0
+        for offset in range(index + 1, stop):
+            depth += {"(": 1, ")": -1}.get(self.text[offset], 0)
+            if depth == 0:
+                return offset + 1
+        return stop
+
+    def value(self, inside: str, written: str) -> tuple[str, bool, tuple[Word, ...] | None]:
+        """The value of ${inside}: of a variable, else of its default; open where there is neither."""
+        match = NAME.match(inside)
+        name = match.group() if match else ""
+        rest = inside[len(name) :]
+        words = self.variables.get(name)
+        plain = rest in ("", "[@]", "[*]") or rest.startswith((":-", "-", ":=", ":?"))
+        if words is not None and plain:
+            text = " ".join(word.text for word in words)
+            self.unfolded += len(text)
+            if self.unfolded > MOST_LETTERS:
+                return written, True, None
+            return text, any(word.is_open for word in words), words
+        if name and rest.startswith((":-", ":=", "-", "=")):
+            return rest.lstrip(":")[1:].strip("\"'"), False, None
+        return written, True, None
+
+    def sum_of(self, text: str) -> str | None:
+        """The value of a sum whose variables are all known whole numbers."""
+
+        def known(match: re.Match[str]) -> str:
+            words = self.variables.get(match.group(1))
+            return words[0].text if words and len(words) == 1 and words[0].text.isdigit() else "?"
+
+        filled = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", known, text)
+        return _calculated(filled) if SUM.fullmatch(filled) and len(filled) < 200 else None
+
+    def joined(self, parts: list[tuple[str, bool, tuple[Word, ...] | None]], place: Place) -> list[Word]:
+        """Words from parts: an unquoted variable is split at spaces, its words keep their own places."""
+        if len(parts) == 1 and parts[0][2] is not None:
+            words = parts[0][2]
+            return [piece for word in words for piece in self.split(word)]
+        text = "".join(part[0] for part in parts)
+        return [Word(text=text, place=place, is_open=any(part[1] for part in parts))]
+
+    def split(self, word: Word) -> list[Word]:
+        """The words of a value, each at its own place where the value stands as it is written."""
+        found, cursor, stop = [], word.place.start, word.place.end
+        for piece in word.text.split():
+            start = self.text.find(piece, cursor, stop)
+            place = word.place if start < 0 else self.lines.place(start, start + len(piece))
+            cursor = cursor if start < 0 else start + len(piece)
+            found.append(replace(word, text=piece, place=place))
+        return found
+
+
+def _calculated(text: str) -> str | None:
+    """The whole number that an expression of whole numbers means."""
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            return OPERATORS[type(node.op)](value(node.left), value(node.right))
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        raise ValueError("no whole number")
+
+    try:
+        return str(value(ast.parse(text.strip(), mode="eval").body))
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        return None

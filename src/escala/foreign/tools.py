@@ -1,0 +1,22 @@
+"""The tools whose files are read, each loaded when first asked for. Knows their names only."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Final, cast
+
+from escala.foreign.readings import Tool
+
+TOOLS: Final = ("deepspeed",)
+"""In the order in which they are asked; of equal scores the first counts."""
+
+
+@cache
+def tool_of(name: str) -> Tool:
+    """The module that reads a tool's files."""
+    return cast(Tool, import_module(f"escala.foreign.{name}.reading"))
+
+
+def tools() -> Mapping[str, Tool]:
+    """All of them by name."""
+    return {name: tool_of(name) for name in TOOLS}

@@ -1,0 +1,22 @@
+"""The tool itself as judge of what escala reads and writes: there, or the test says why it is not.
+
+`make test-oracles` runs these tests, each environment with the tools of its file in `requirements`. It names
+its tools in ESCALA_ORACLES: those have to be there. Elsewhere a test whose tool is missing is skipped.
+"""
+
+import importlib
+import os
+from types import ModuleType
+
+import pytest
+
+
+def needed(tool: str, module: str | None = None) -> ModuleType:
+    """The module of a tool; the test is skipped, or fails where the environment promises the tool."""
+    promised = os.environ.get("ESCALA_ORACLES", "").split()
+    try:
+        return importlib.import_module(module or tool)
+    except ImportError as error:
+        if tool in promised:
+            raise
+        pytest.skip(f"{tool} is not installed here ({error}); make test-oracles", allow_module_level=True)
