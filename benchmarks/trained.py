@@ -53,7 +53,7 @@ def cases() -> list[Case]:
         Case(network="byte-llama", tokens=128, name=name, plan=plan, steps=60) for name, plan in PLANS.items()
     ]
     large = [
-        Case(network="gpt2", tokens=128, name=name, plan=replace(PLANS[name], micro_batch=2), steps=14)
+        Case(network="gpt2", tokens=128, name=name, plan=replace(PLANS[name], micro_batch=2), steps=16)
         for name in ("DDP", "FSDP2")
     ]
     return [*small, *large]
