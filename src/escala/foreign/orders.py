@@ -1,7 +1,8 @@
 """What a writer is given, what it can express, and what it gives back. Knows no target.
 
 A target's module `writing` has TARGET and `write(order)`; `lacking` says of each plan what no file of the
-target can express, from the abilities that the target declares.
+target can express, from the abilities that the target declares. A tool with several targets has a module
+`writing_NAME` for each; all such modules are found by their names (emitting.targets).
 """
 
 from collections.abc import Callable, Iterator
@@ -35,6 +36,9 @@ class Order:
     """One plan to be written; `digest` names the plan file, `model` and `data` are what the target loads.
 
     `learning_rate` and `steps` are no part of a plan; the header says that they came from the command line.
+    The plan itself is written beside all files as `plan.json`. `launch` is for files of a scheduler: the line
+    of another target that it has to run on every node, beside that target's files; empty for a line of its
+    own. The line reads MASTER_ADDR, MASTER_PORT and NODE_RANK (from 0), which the scheduler's file sets.
     """
 
     problem: Problem
@@ -44,6 +48,17 @@ class Order:
     data: str
     learning_rate: float
     steps: int
+    launch: str = ""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that the plan needs."""
+        return self.problem.cluster.nodes
+
+    @property
+    def devices_per_node(self) -> int:
+        """Ranks on each node."""
+        return min(self.plan.devices, self.problem.cluster.devices_per_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +106,11 @@ class Abilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A tool for which plans are written: its name, its version, what it can express, how one launches it."""
+    """A tool for which plans are written: its name, its version, what it can express, how one launches it.
+
+    `launch` is the command line for each node, with {devices}, {nodes} and {devices_per_node}; `launch_nodes`
+    the one for several nodes, if it differs: that one may read $MASTER_ADDR, $MASTER_PORT and $NODE_RANK.
+    """
 
     name: str
     title: str
@@ -100,6 +119,7 @@ class Target:
     launch: str
     page: str
     engine: str = "pytorch"
+    launch_nodes: str = ""
     also: Callable[[Order], list[str]] = field(default=lambda order: [])
     """Reasons beyond the abilities why an order cannot be written."""
 
@@ -173,11 +193,17 @@ def _listed(several: object) -> str:
     return ", ".join(str(each) for each in several)  # type: ignore[attr-defined]  # any iterable
 
 
+def launch_line(target: Target, order: Order) -> str:
+    """The command line that starts an order on each of its nodes."""
+    line = target.launch_nodes if target.launch_nodes and order.nodes > 1 else target.launch
+    return line.format(devices=order.plan.devices, nodes=order.nodes, devices_per_node=order.devices_per_node)
+
+
 def header(target: Target, order: Order, mark: str = "#") -> str:
     """The first lines of every file: which plan, for which version, how to launch, what no plan knows."""
     lines = (
         f"{target.title} {target.version}, written by escala from plan {order.digest}",
-        f"launch: {target.launch.format(devices=order.plan.devices)}",
+        f"launch: {launch_line(target, order)}",
         "from the command line, not from the plan: "
         f"learning rate {order.learning_rate:g}, {order.steps} steps, data {order.data}",
     )
