@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -13,6 +13,7 @@ import torch.distributed as dist
 from escala.errors import InvalidInput
 from escala.inputs import reason
 from escala.measurement.bench.rounds import Stop, stoppable
+from escala.measurement.cores import own_cores
 from escala.measurement.job.trace import collect
 from escala.measurement.sampling.others import Others, OtherWork
 from escala.parallel.batch import Batch
@@ -51,14 +52,15 @@ def joined(place: Place, device: torch.device) -> Iterator[None]:
     """This process among all ranks while this lasts."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    try:
-        join(place, BACKENDS[device.type], patience=PATIENCE)
-    except (RuntimeError, ValueError) as error:
-        raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    with own_cores(place.environment) if device.type == "cpu" else nullcontext():
+        try:
+            join(place, BACKENDS[device.type], patience=PATIENCE)
+        except (RuntimeError, ValueError) as error:
+            raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,10 @@
 Without torch, NumPy multiplies and moves; what else torch would time is left out.
 """
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,7 @@ from escala.measurement.bench.ranks import Ranks, joined, left
 from escala.measurement.bench.request import Request
 from escala.measurement.bench.rounds import Progress, reason, run_rounds, stoppable
 from escala.measurement.bench.storage import storage_probes
+from escala.measurement.cores import own_cores
 
 # Kept back from the budget: the rest of the probe that is under way, gathering, writing, leaving.
 RESERVE_S: Final = 5.0
@@ -32,14 +35,15 @@ def bench(request: Request, progress: Progress) -> Bench | None:
     """The record of this machine; None in every rank but the first."""
     host = host_facts()  # before torch is loaded, whose threads may be bound to one core each
     kind = present_kind(request.kind)
-    try:
-        ranks = joined(kind)
-    except RuntimeError as error:
-        raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
-    try:
-        return _measured(request, kind, host, ranks, progress)
-    finally:
-        left(ranks)
+    with own_cores(os.environ) if kind == "cpu" else nullcontext():
+        try:
+            ranks = joined(kind)
+        except RuntimeError as error:
+            raise InvalidInput(f"the ranks did not meet ({reason(error)}); check the launch") from None
+        try:
+            return _measured(request, kind, host, ranks, progress)
+        finally:
+            left(ranks)
 
 
 def _measured(request: Request, kind: str, host: HostFacts, ranks: Ranks, progress: Progress) -> Bench | None:
