@@ -5,7 +5,8 @@ import subprocess
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escala.foreign.shelltext import flags, read_shell
+from escala.foreign.places import Place
+from escala.foreign.shelltext import Word, flags, read_shell
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=4
@@ -88,3 +89,12 @@ def test_doubling_variables_end() -> None:
 @given(st.text("ab$(){}[]'\"\\\n;|&<>#=@-: `", max_size=120))
 def test_any_text_is_read(text: str) -> None:
     read_shell(text, "x.sh")
+
+
+def test_variables_that_are_given_are_known_and_exported() -> None:
+    nodes = Word(text="4", place=Place(file="x.sh", line=1))
+
+    script = read_shell("torchrun --nnodes=$N train.py", "x.sh", given={"N": nodes})
+
+    assert script.commands[0].words[1].text == "--nnodes=4"
+    assert script.commands[0].variables == {"N": nodes}

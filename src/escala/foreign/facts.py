@@ -18,7 +18,8 @@ FACTS: Final[Mapping[str, str]] = {
     "devices_per_node": "devices, or processes, on each node",
     "device": "name of the accelerator",
     "host_bytes": "memory of a node",
-    "network": "name or kind of the network between nodes",
+    "network": "name or kind of the network between nodes; tcp where a file forces sockets",
+    "link": "kind of the link between devices of a node, where a file forces one: host-memory or tcp",
     # what
     "model": "name or path of the model",
     "sequence_tokens": "tokens of a sequence, or the most",

@@ -1,21 +1,21 @@
 """Files of one job read together: whose word counts, what contradicts what, what is missing."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Final
 
 from escala.errors import InvalidInput, spoken, unknown
-from escala.foreign.documents import Document, read_documents
+from escala.foreign.documents import Document, Syntax, read_documents
 from escala.foreign.facts import FACTS, Fact, Value
 from escala.foreign.findings import Finding, finding, sorted_findings
 from escala.foreign.places import Place
 from escala.foreign.readings import Reading, Reference, Role
-from escala.foreign.tools import TOOLS, tool_of, tools
+from escala.foreign.tools import CARRIERS, TOOLS, tool_of, tools
 
 COMMAND_LINE: Final = "the command line"
-FEWER: Final = frozenset(("wraps", "model", "device", "network"))
+FEWER: Final = frozenset(("wraps", "model", "device", "network", "link"))
 """Facts that may be written in several ways, so that two spellings are no contradiction."""
 
 
@@ -84,12 +84,11 @@ def _all_read(
         path, named = waiting.pop(0)
         documents = _documents(path, named, found)
         for document in documents:
-            reading = _reading(document, versions)
-            if reading is None:
+            several = _readings(document, versions)
+            readings += several
+            if not several:
                 unread.append(document)
-                continue
-            readings.append(reading)
-            for reference in reading.references:
+            for reference in (each for reading in several for each in reading.references):
                 file = _resolved(reference, document.file)
                 if os.path.realpath(file) not in seen:
                     seen.add(os.path.realpath(file))
@@ -113,10 +112,26 @@ def _resolved(reference: Reference, origin: str) -> str:
     return str(beside if beside.exists() or not FilePath(reference.file).exists() else reference.file)
 
 
-def _reading(document: Document, versions: Mapping[str, str]) -> Reading | None:
-    scored = [(tool.score(document), -index, name) for index, (name, tool) in enumerate(tools().items())]
-    best = max(scored, default=(0, 0, ""))
-    return tools()[best[2]].read(document, versions.get(best[2])) if best[0] > 0 else None
+def _readings(document: Document, versions: Mapping[str, str]) -> list[Reading]:
+    """What the tools read in a document, and in the scripts that it carries where it is a scheduler's."""
+    carrier = _scored(document, CARRIERS)[:1]
+    found = [tool_of(name).read(document, versions.get(name)) for name in carrier]
+    others = frozenset(TOOLS) - CARRIERS
+    for inside in found[0].inside if found else (document,):
+        names = _scored(inside, others)
+        found += [tool_of(name).read(inside, versions.get(name)) for name in names[: _most(inside)]]
+    return found
+
+
+def _scored(document: Document, names: Collection[str]) -> list[str]:
+    """Those of the tools that know a document, the surest first."""
+    scores = {name: tool.score(document) for name, tool in tools().items() if name in names}
+    return sorted((name for name, score in scores.items() if score > 0), key=lambda name: -scores[name])
+
+
+def _most(document: Document) -> int:
+    """A tree belongs to one tool; in a script each tool reads the commands and calls that it knows."""
+    return len(TOOLS) if document.syntax in (Syntax.SHELL, Syntax.PYTHON) else 1
 
 
 def _facts(readings: tuple[Reading, ...], given: Mapping[str, Value]) -> dict[str, Fact]:
@@ -127,14 +142,28 @@ def _facts(readings: tuple[Reading, ...], given: Mapping[str, Value]) -> dict[st
     for reading in readings:
         for each in reading.facts:
             facts.setdefault(each.name, each)
-    return facts
+    return _multiplied(facts)
+
+
+def _multiplied(facts: dict[str, Fact]) -> dict[str, Fact]:
+    """With devices = nodes * devices of each node, where no file says that number itself."""
+    nodes, each = (facts.get(name) for name in ("nodes", "devices_per_node"))
+    if "devices" in facts or nodes is None or each is None:
+        return facts
+    if not isinstance(nodes.value, int) or not isinstance(each.value, int):
+        return facts
+    said = f"{nodes.said} and {each.said}"
+    return {
+        **facts,
+        "devices": Fact(name="devices", value=nodes.value * each.value, place=each.place, said=said),
+    }
 
 
 def _contradictions(readings: tuple[Reading, ...], given: Mapping[str, Value]) -> list[Finding]:
-    """Facts that two files tell differently."""
+    """Facts that two files tell differently; what is granted may be more than what is used."""
     found: list[Finding] = []
     first: dict[str, Fact] = {}
-    for reading in readings:
+    for reading in (each for each in readings if each.role is not Role.ALLOCATION):
         for each in reading.facts:
             other = first.setdefault(each.name, each)
             if other.value != each.value and each.name not in FEWER and each.name not in given:

@@ -29,6 +29,8 @@ class Role(StrEnum):
     ARGUMENTS = "arguments"
     CONFIG = "config"
     CODE = "code"
+    ALLOCATION = "allocation"
+    """What a scheduler grants, whether or not the job makes use of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,8 @@ class Reading:
     """What a document says of the job; `engine` is how escala calls the software that will run it.
 
     `shape` has the sizes of the model in the words of a Hugging Face config.json where the file itself has
-    them; `wanted` are facts whose values are left to another place ("auto"), by name.
+    them; `wanted` are facts whose values are left to another place ("auto"), by name. `inside` are scripts
+    that the document carries, with the variables that they are given; other tools read them in its place.
     """
 
     tool: str
@@ -61,6 +64,7 @@ class Reading:
     shape: Mapping[str, object] | None = None
     wanted: frozenset[str] = field(default=frozenset())
     extra: Mapping[str, object] = field(default_factory=dict)
+    inside: tuple[Document, ...] = ()
 
     def fact(self, name: str) -> Fact | None:
         """The fact of that name."""

@@ -81,9 +81,9 @@ class Script:
     variables: dict[str, Word]
 
 
-def read_shell(text: str, file: str, first_line: int = 1) -> Script:
-    """The commands of a script."""
-    return _Reader(text, file, first_line).script()
+def read_shell(text: str, file: str, first_line: int = 1, given: Mapping[str, Word] | None = None) -> Script:
+    """The commands of a script; `given` are variables that are exported before it begins."""
+    return _Reader(text, file, first_line, given or {}).script()
 
 
 def flags(words: tuple[Word, ...]) -> dict[str, tuple[Word, tuple[Word, ...]]]:
@@ -111,10 +111,10 @@ def flags(words: tuple[Word, ...]) -> dict[str, tuple[Word, tuple[Word, ...]]]:
 class _Reader:
     """One pass over a script."""
 
-    def __init__(self, text: str, file: str, first_line: int) -> None:
+    def __init__(self, text: str, file: str, first_line: int, given: Mapping[str, Word]) -> None:
         self.text, self.lines = text, Lines(text, file, first_line)
-        self.variables: dict[str, tuple[Word, ...]] = {}
-        self.exported: dict[str, Word] = {}
+        self.variables: dict[str, tuple[Word, ...]] = {name: (word,) for name, word in given.items()}
+        self.exported = dict(given)
         self.commands: list[Command] = []
         self.comments: list[Word] = []
         self.unfolded = 0

@@ -9,6 +9,8 @@ from escala.foreign.readings import Tool
 
 TOOLS: Final = ("deepspeed",)
 """In the order in which they are asked; of equal scores the first counts."""
+CARRIERS: Final = frozenset(("slurm", "kubernetes", "skypilot"))
+"""Tools whose files carry scripts for others: schedulers and clouds."""
 
 
 @cache
