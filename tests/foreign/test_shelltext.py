@@ -98,3 +98,19 @@ def test_variables_that_are_given_are_known_and_exported() -> None:
 
     assert script.commands[0].words[1].text == "--nnodes=4"
     assert script.commands[0].variables == {"N": nodes}
+
+
+def test_where_output_goes_is_no_word_of_the_command() -> None:
+    text = (
+        "torchrun a.py --bf16 2>&1 | tee log\nrun --fast >> 'the log' 2>/dev/null\nrun &> x --late\nrun <<< y"
+    )
+
+    words = [[word.text for word in command.words] for command in read_shell(text, "x.sh").commands]
+
+    assert words == [
+        ["torchrun", "a.py", "--bf16"],
+        ["tee", "log"],
+        ["run", "--fast"],
+        ["run", "--late"],
+        ["run"],
+    ]

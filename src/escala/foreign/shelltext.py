@@ -16,6 +16,7 @@ from escala.foreign.places import Lines, Place
 
 NAME: Final = re.compile(r"[A-Za-z_]\w*")
 ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+REDIRECT: Final = re.compile(r"(?:\d+|&)?(?:<<<|>>|>\||[<>])&?[ \t]*")
 SUM: Final = re.compile(r"[\d\s+*/()%-]+")
 KEYWORDS: Final = frozenset(
     (
@@ -152,7 +153,11 @@ class _Reader:
         index = start
         while index < stop:
             letter = self.text[index]
-            if letter in "\n;|&()":
+            if self.text.startswith("<<", index) and not self.text.startswith("<<<", index):
+                index = self.after_heredoc(index, stop)
+            elif redirect := REDIRECT.match(self.text, index):
+                index = self.after_redirect(redirect.end(), stop)
+            elif letter in "\n;|&()":
                 yield None
                 index += 1
             elif self.text.startswith(("\\\n", "\\\r\n"), index):
@@ -166,13 +171,13 @@ class _Reader:
                     Word(text=self.text[index:end].rstrip(), place=self.lines.place(index, end))
                 )
                 index = end
-            elif self.text.startswith("<<", index) and not self.text.startswith("<<<", index):
-                index = self.after_heredoc(index, stop)
-            elif letter in "<>":
-                index += 1
             else:
                 words, index = self.word(index, stop)
                 yield words
+
+    def after_redirect(self, index: int, stop: int) -> int:
+        """After the file or number that a command's output goes to, which is no word of the command."""
+        return index if index >= stop or self.text[index] in "\r\n;|&()<>" else self.word(index, stop)[1]
 
     def after_heredoc(self, index: int, stop: int) -> int:
         match = re.compile(r"<<-?\s*(['\"]?)(\w+)\1").match(self.text, index)

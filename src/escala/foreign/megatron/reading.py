@@ -1,0 +1,117 @@
+"""Megatron-LM's arguments in a shell script, in a file of arguments, or as --yaml-cfg. Knows no rule."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from escala.foreign.documents import Document, Syntax
+from escala.foreign.facts import Fact, fact
+from escala.foreign.findings import Finding
+from escala.foreign.jobs import Job
+from escala.foreign.keys import KeyCheck, table
+from escala.foreign.megatron.arguments import Arguments, commands, is_own, tree_of
+from escala.foreign.megatron.facts import facts_of
+from escala.foreign.megatron.rules import rules_of
+from escala.foreign.megatron.shape import shape_of
+from escala.foreign.places import Node, Place
+from escala.foreign.readings import Reading, Reference, Role, VersionIs
+from escala.foreign.shelltext import Word, flags
+
+NAME: Final = "megatron"
+TITLE: Final = "Megatron-LM"
+VERSION: Final = "0.19.2"
+BLOCKS: Final = frozenset(("language_model", "model_parallel"))
+"""Blocks of the YAML that --yaml-cfg takes; other arguments stand beside them."""
+
+
+def score(document: Document) -> int:
+    """Certain for its own program or three of its options; likely for the YAML with its two blocks."""
+    if document.syntax is Syntax.SHELL:
+        return 90 if next(commands(document), None) is not None else 0
+    names = (
+        frozenset(document.tree.table) if document.tree and document.syntax is Syntax.YAML else frozenset()
+    )
+    return 85 if names >= BLOCKS else 0
+
+
+def read(document: Document, version: str | None) -> Reading:
+    """What the document says; of several commands the first counts."""
+    if document.tree is not None:
+        return _reading(document, version, _of_yaml(document.tree), (), {}, ())
+    command, before, after = next(iter(commands(document)))
+    tree = tree_of(after)
+    nodes = {name.replace("-", "_"): node for name, node in tree.items()}
+    given = Arguments(nodes=nodes, start=command.words[0].place)
+    root = Node(value=tree, place=command.words[0].place)
+    found = tuple(_keys(root, is_own(before)))
+    reading = _reading(document, version, given, found, command.variables, _launched(before))
+    return replace(reading, references=tuple(_references(given)))
+
+
+def rules(job: Job, reading: Reading) -> Iterator[Finding]:
+    """What is wrong with it."""
+    given = reading.extra["arguments"]
+    variables = reading.extra["variables"]
+    assert isinstance(given, Arguments)
+    assert isinstance(variables, Mapping)
+    return rules_of(job, given, reading.version, variables)
+
+
+def _reading(
+    document: Document,
+    version: str | None,
+    given: Arguments,
+    found: tuple[Finding, ...],
+    variables: Mapping[str, Word],
+    launched: tuple[Fact, ...],
+) -> Reading:
+    return Reading(
+        tool=NAME,
+        title=TITLE,
+        version=version or VERSION,
+        version_is=VersionIs.GIVEN if version else VersionIs.ASSUMED,
+        role=Role.ARGUMENTS,
+        document=document,
+        facts=(*launched, *facts_of(given)),
+        findings=found,
+        engine="megatron-core",
+        shape=shape_of(given),
+        extra={"arguments": given, "variables": variables},
+    )
+
+
+def _keys(tree: Node, is_own_program: bool) -> Iterator[Finding]:
+    """Options that the parser refuses; other programs may add options of their own."""
+    for each in KeyCheck(table=table(NAME), tool=TITLE).findings(tree):
+        if is_own_program or each.rule not in ("unknown-key", "misspelt-key"):
+            yield each
+
+
+def _of_yaml(tree: Node) -> Arguments:
+    """Arguments of the two blocks and beside them."""
+    nodes = {name: node for name, node in tree.table.items() if name not in BLOCKS}
+    for block in sorted(BLOCKS):
+        nodes |= tree.table[block].table
+    return Arguments(nodes=nodes, start=tree.place, said={name: name for name in nodes})
+
+
+def _launched(before: tuple[Word, ...]) -> tuple[Fact, ...]:
+    """Devices by the launcher in front of the program."""
+    given = flags(before)
+    counts: dict[str, tuple[int, Place]] = {}
+    for name, what in (("nnodes", "nodes"), ("nproc-per-node", "devices_per_node")):
+        values = given[name][1] if name in given else ()
+        if values and values[0].text.isdigit():
+            counts[what] = (int(values[0].text), given[name][0].place)
+    facts = [fact(what, count, place, f"--{what}") for what, (count, place) in counts.items()]
+    if "devices_per_node" in counts and ("nodes" in counts or "nnodes" not in given):
+        each, place = counts["devices_per_node"]
+        nodes, _ = counts.get("nodes", (1, place))
+        facts.append(fact("devices", nodes * each, place, "--nnodes × --nproc-per-node"))
+    return tuple(facts)
+
+
+def _references(given: Arguments) -> Iterator[Reference]:
+    path = given.word("yaml_cfg")
+    if path is not None and not path.startswith("$"):
+        yield Reference(file=path, place=given.place("yaml_cfg"), said="--yaml-cfg")
