@@ -3,6 +3,7 @@
 import argparse
 import sys
 import typing
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from unittest.mock import MagicMock
@@ -82,7 +83,9 @@ def arguments() -> ModuleType:
     folder = str(unpacked(f"megatron-core=={VERSION}", "megatron"))
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    import megatron.training.arguments  # type: ignore[import-not-found]  # only where the wheel is
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import megatron.training.arguments  # type: ignore[import-not-found]  # only where the wheel is
 
     return megatron.training.arguments  # type: ignore[no-any-return]
 
