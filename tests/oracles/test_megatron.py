@@ -31,9 +31,9 @@ def refusal(argv: list[str], devices: int = 8) -> str | None:
     is_sharded = given.use_megatron_fsdp or given.use_torch_fsdp2
     setting = {} if is_sharded else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     with (
-        mock.patch.object(ARGUMENTS, "get_device_arch_version", lambda: 9),
-        mock.patch("torch.cuda.get_device_capability", lambda *_: (9, 0)),
-        mock.patch("megatron.core.utils.is_te_min_version", lambda *_, **__: True),
+        mock.patch.object(ARGUMENTS, "get_device_arch_version", return_value=9),
+        mock.patch("torch.cuda.get_device_capability", return_value=(9, 0)),
+        mock.patch("megatron.core.utils.is_te_min_version", return_value=True),
         mock.patch.dict(os.environ, setting, clear=False),
     ):
         try:

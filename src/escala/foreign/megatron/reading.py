@@ -13,7 +13,7 @@ from escala.foreign.megatron.arguments import Arguments, commands, is_own, tree_
 from escala.foreign.megatron.facts import facts_of
 from escala.foreign.megatron.rules import rules_of
 from escala.foreign.megatron.shape import shape_of
-from escala.foreign.places import Node, Place
+from escala.foreign.places import Node
 from escala.foreign.readings import Reading, Reference, Role, VersionIs
 from escala.foreign.shelltext import Word, flags
 
@@ -96,19 +96,16 @@ def _of_yaml(tree: Node) -> Arguments:
 
 
 def _launched(before: tuple[Word, ...]) -> tuple[Fact, ...]:
-    """Devices by the launcher in front of the program."""
+    """Nodes and devices of each by the launcher in front of the program."""
     given = flags(before)
-    counts: dict[str, tuple[int, Place]] = {}
+    found: list[Fact] = []
     for name, what in (("nnodes", "nodes"), ("nproc-per-node", "devices_per_node")):
         values = given[name][1] if name in given else ()
         if values and values[0].text.isdigit():
-            counts[what] = (int(values[0].text), given[name][0].place)
-    facts = [fact(what, count, place, f"--{what}") for what, (count, place) in counts.items()]
-    if "devices_per_node" in counts and ("nodes" in counts or "nnodes" not in given):
-        each, place = counts["devices_per_node"]
-        nodes, _ = counts.get("nodes", (1, place))
-        facts.append(fact("devices", nodes * each, place, "--nnodes × --nproc-per-node"))
-    return tuple(facts)
+            found.append(fact(what, int(values[0].text), given[name][0].place, f"--{name}"))
+    if found and "nnodes" not in given:
+        found.append(fact("nodes", 1, found[0].place, found[0].said))
+    return tuple(found)
 
 
 def _references(given: Arguments) -> Iterator[Reference]:
