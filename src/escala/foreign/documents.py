@@ -10,6 +10,7 @@ from escala.errors import one_line
 from escala.foreign.findings import Finding, finding
 from escala.foreign.jsontext import read_json
 from escala.foreign.places import Lines, Node
+from escala.foreign.remarks import launches
 from escala.foreign.shelltext import Script, read_shell
 from escala.foreign.tomltext import read_toml
 from escala.foreign.yamltext import read_yaml
@@ -53,7 +54,8 @@ class Document:
     """One file, or one document of a YAML file, or one block of code in a text.
 
     `tree` is for JSON, YAML and TOML, `code` for Python, `script` for shell; none where it cannot be read.
-    `name` is what the text calls the block, or the file's own name.
+    `name` is what the text calls the block, or the file's own name. `part` numbers the jobs that a text tells
+    of, 0 for what is a whole file. `is_remark` is true of launch lines that stand in comments.
     """
 
     file: str
@@ -65,6 +67,8 @@ class Document:
     code: ast.Module | None = None
     script: Script | None = None
     findings: tuple[Finding, ...] = field(default=())
+    part: int = 0
+    is_remark: bool = False
 
     @property
     def lines(self) -> Lines:
@@ -126,11 +130,30 @@ def parsed(text: str, file: str, syntax: Syntax, first_line: int = 1, name: str 
         return [document(tree, tuple(found)) for tree, found in read_yaml(text, file, first_line)]
     if syntax in (Syntax.JSON, Syntax.TOML):
         tree, findings = (read_json if syntax is Syntax.JSON else read_toml)(text, file, first_line)
-        return [document(tree, tuple(findings))]
+        return [document(tree, tuple(findings)), *_remarked(text, file, first_line, called)]
     if syntax is Syntax.SHELL:
         return [document(script=read_shell(text, file, first_line))]
     code, findings = read_python(text, file, first_line)
-    return [document(code=code, found=tuple(findings))]
+    return [document(code=code, found=tuple(findings)), *_remarked(text, file, first_line, called)]
+
+
+def _remarked(text: str, file: str, first_line: int, name: str) -> list[Document]:
+    """The launch lines in comments of a program, or of JSON, as a script of their own."""
+    lines = launches(text)
+    if lines is None:
+        return []
+    script = read_shell(lines, file, first_line)
+    return [
+        Document(
+            file=file,
+            name=f"launch lines in {name}",
+            text=lines,
+            syntax=Syntax.SHELL,
+            first_line=first_line,
+            script=script,
+            is_remark=True,
+        )
+    ]
 
 
 def read_python(text: str, file: str, first_line: int = 1) -> tuple[ast.Module | None, list[Finding]]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Final
 
@@ -21,12 +21,16 @@ FEWER: Final = frozenset(("wraps", "model", "device", "network", "link"))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
-    """One job: its readings in order of whose word counts, its facts, and what nobody reads."""
+    """One job: its readings in order of whose word counts, its facts, and what nobody reads.
+
+    `parts` are the jobs that a text tells of where they are several; their findings are among those here.
+    """
 
     readings: tuple[Reading, ...]
     facts: Mapping[str, Fact]
     unread: tuple[Document, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
+    parts: tuple["Job", ...] = ()
 
     def value(self, name: str) -> Value | None:
         """The value of a fact."""
@@ -60,15 +64,64 @@ def read_job(paths: Iterable[str], given: Mapping[str, Value], versions: Mapping
         if name not in TOOLS:
             raise unknown("tool", name, TOOLS, f"there are {', '.join(TOOLS)}")
     readings, unread, found = _all_read(list(dict.fromkeys(paths)), versions)
-    ordered = tuple(sorted(readings, key=lambda each: tuple(Role).index(each.role)))
-    facts = _facts(ordered, given)
-    found += [each for reading in ordered for each in (*reading.document.findings, *reading.findings)]
+    groups = _grouped(readings, unread)
+    parts = [_one_job(*group, given) for group in groups[1:]]
+    if len(parts) == 1 and not groups[0][0]:
+        only = parts.pop()
+        groups[0] = (list(only.readings), [*groups[0][1], *only.unread])
+    job = _one_job(*groups[0], given)
+    found += [each for one in (job, *parts) for each in one.findings]
+    return replace(job, findings=tuple(sorted_findings(found)), parts=tuple(parts))
+
+
+def _one_job(readings: list[Reading], unread: list[Document], given: Mapping[str, Value]) -> Job:
+    """The job of readings that belong together, with all that is wrong with it."""
+    ordered = tuple(
+        sorted(readings, key=lambda each: (each.document.is_remark, tuple(Role).index(each.role)))
+    )
+    found = [each for reading in ordered for each in (*reading.document.findings, *reading.findings)]
     found += [each for document in unread for each in document.findings]
     found += _contradictions(ordered, given)
-    job = Job(readings=ordered, facts=facts, unread=tuple(unread))
+    found += _misnamed(ordered, unread)
+    job = Job(readings=ordered, facts=_facts(ordered, given), unread=tuple(unread))
     for reading in ordered:
         found += tool_of(reading.tool).rules(job, reading)
-    return Job(readings=ordered, facts=facts, unread=tuple(unread), findings=tuple(sorted_findings(found)))
+    return replace(job, findings=tuple(sorted_findings(found)))
+
+
+def _grouped(readings: list[Reading], unread: list[Document]) -> list[tuple[list[Reading], list[Document]]]:
+    """What belongs together: all whole files first, then each job of each text that some tool reads."""
+    keys = dict.fromkeys([("", 0), *(_part(reading.document) for reading in readings)])
+    rest = [document for document in unread if _part(document) not in keys]
+    groups = [
+        (
+            [each for each in readings if _part(each.document) == key],
+            [each for each in unread if _part(each) == key],
+        )
+        for key in keys
+    ]
+    groups[0][1].extend(rest)
+    return groups
+
+
+def _part(document: Document) -> tuple[str, int]:
+    """The text and its job that a document is part of; the same for all whole files."""
+    return (document.file, document.part) if document.part else ("", 0)
+
+
+def _misnamed(readings: tuple[Reading, ...], unread: list[Document]) -> list[Finding]:
+    """Files that a launch line of a text names, and that the text itself calls otherwise."""
+    names = dict.fromkeys(each.name for each in (*(reading.document for reading in readings), *unread))
+    found: list[Finding] = []
+    for reading in readings:
+        for reference in reading.references if reading.document.part else ():
+            path = FilePath(reference.file)
+            alike = [name for name in names if FilePath(name).suffix == path.suffix]
+            if len(alike) == 1 and FilePath(alike[0]).name != path.name:
+                found.append(
+                    finding("file-called-otherwise", reference.place, file=path.name, other=alike[0])
+                )
+    return found
 
 
 def _all_read(
@@ -88,9 +141,11 @@ def _all_read(
             readings += several
             if not several:
                 unread.append(document)
-            for reference in (each for reading in several for each in reading.references):
+            named_here = [each for reading in several for each in reading.references]
+            for reference in named_here if not document.part else ():
                 file = _resolved(reference, document.file)
-                if os.path.realpath(file) not in seen:
+                is_wanted = not document.is_remark or FilePath(file).exists()
+                if is_wanted and os.path.realpath(file) not in seen:
                     seen.add(os.path.realpath(file))
                     waiting.append((file, reference))
     return readings, unread, found
@@ -160,10 +215,14 @@ def _multiplied(facts: dict[str, Fact]) -> dict[str, Fact]:
 
 
 def _contradictions(readings: tuple[Reading, ...], given: Mapping[str, Value]) -> list[Finding]:
-    """Facts that two files tell differently; what is granted may be more than what is used."""
+    """Facts that two files tell differently.
+
+    What is granted may be more than what is used, and a comment that says how to launch is no order.
+    """
     found: list[Finding] = []
     first: dict[str, Fact] = {}
-    for reading in (each for each in readings if each.role is not Role.ALLOCATION):
+    orders = [each for each in readings if each.role is not Role.ALLOCATION]
+    for reading in (each for each in orders if not each.document.is_remark):
         for each in reading.facts:
             other = first.setdefault(each.name, each)
             if other.value != each.value and each.name not in FEWER and each.name not in given:

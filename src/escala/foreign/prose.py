@@ -1,9 +1,16 @@
-"""Blocks of code in a text (Markdown): each a document of its own, at its lines. Knows no tool's keys."""
+"""Code in a text, fenced (Markdown) or not: each block a document at its lines. Knows no tool's keys.
+
+A text may tell of several jobs. A launch line belongs with the block before it and with the blocks whose file
+names it says; every other block is a job of its own.
+"""
 
 import re
+from dataclasses import replace
 from typing import Final
 
+from escala.foreign.blocks import unfenced
 from escala.foreign.documents import Document, Syntax, parsed
+from escala.foreign.remarks import LAUNCH, blank
 
 FENCE: Final = re.compile(
     r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL
@@ -23,27 +30,71 @@ LANGUAGES: Final = {
     "console": Syntax.SHELL,
     "zsh": Syntax.SHELL,
 }
+MOST_BLOCKS: Final = 200
+"""Blocks up to which a text is read; manuals have some dozens."""
 
 
 def read_prose(text: str, file: str) -> list[Document]:
     """The blocks of a text whose language is known; a file name just before or in the first line names it."""
     found: list[Document] = []
-    for match in FENCE.finditer(text):
-        language, body = match.group(2).lower(), match.group(3)
-        syntax = LANGUAGES.get(language)
-        if syntax is not None:
-            first_line = text.count("\n", 0, match.start(3)) + 1
-            found += parsed(
-                body, file, syntax, first_line, _name(text, match, body) or f"block at line {first_line}"
-            )
-    return found
+    for syntax, start, end in _stretches(text)[:MOST_BLOCKS]:
+        body = blank(text[:start]) + text[start:end]
+        line = text.count("\n", 0, start) + 1
+        name = _name(text, start, end) or f"block at line {line}"
+        found += parsed(body, file, syntax, name=name)
+    return _grouped(found)
 
 
-def _name(text: str, match: re.Match[str], body: str) -> str:
-    before = text[: match.start()].rstrip().rpartition("\n")[2]
-    first = body.partition("\n")[0]
+def _stretches(text: str) -> list[tuple[Syntax, int, int]]:
+    """Syntax, start and end of all blocks, in their order; a fence without a language is looked into."""
+    fences = [match for match in FENCE.finditer(text) if match.group(2)]
+    found = [
+        (LANGUAGES[match.group(2).lower()], match.start(3), match.end(3))
+        for match in fences
+        if match.group(2).lower() in LANGUAGES
+    ]
+    rest = FENCE.sub(lambda match: blank(match.group()) if match.group(2) else _inside(match), text)
+    kinds = {"python": Syntax.PYTHON, "comments": Syntax.PYTHON, "json": Syntax.JSON, "shell": Syntax.SHELL}
+    found += [(kinds[block.kind], block.start, block.end) for block in unfenced(rest)]
+    return sorted(found, key=lambda each: each[1])
+
+
+def _inside(match: re.Match[str]) -> str:
+    """What a fence without a language holds, the fence itself blanked."""
+    start, end = (offset - match.start() for offset in match.span(3))
+    whole = match.group()
+    return blank(whole[:start]) + whole[start:end] + blank(whole[end:])
+
+
+def _name(text: str, start: int, end: int) -> str:
+    """The file name in a comment in the first line, or in the line before the block or its fence."""
+    first = text[start:end].partition("\n")[0]
+    before = re.sub(r"[`~]{3,}[^\n]*\n?\Z", "", text[:start]).rstrip().rpartition("\n")[2]
     for line in (first if first.lstrip().startswith(("#", "//")) else "", before):
         named = FILE_NAME.search(line)
-        if named:
+        if named and not re.search(r"torchrun|deepspeed\s|python\d?\s|launch|sbatch", line):
             return named.group()
     return ""
+
+
+def _grouped(documents: list[Document]) -> list[Document]:
+    """The documents with the number of their job; comments that hold no launch line are left out."""
+    kept = [document for document in documents if document.code is None or document.code.body]
+    parts = list(range(1, len(kept) + 1))
+    for index, document in enumerate(kept):
+        if not _launches(document):
+            continue
+        if index and (document.is_remark or parts[index - 1] == index):
+            _join(parts, parts[index - 1], parts[index])
+        for other, each in enumerate(kept):
+            if each.name in document.text and not _launches(each):
+                _join(parts, parts[other], parts[index])
+    return [replace(document, part=part) for document, part in zip(kept, parts, strict=True)]
+
+
+def _join(parts: list[int], one: int, other: int) -> None:
+    parts[:] = [min(one, other) if part in (one, other) else part for part in parts]
+
+
+def _launches(document: Document) -> bool:
+    return document.syntax is Syntax.SHELL and any(LAUNCH.search(line) for line in document.text.split("\n"))
