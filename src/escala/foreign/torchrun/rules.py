@@ -112,11 +112,12 @@ def _meeting(launch: Launch) -> Iterator[Finding]:
     option = "--master-addr" if backend == "static" else "--rdzv-endpoint"
     counted = launch.said("nnodes") or launch.place
     if where is None:
-        yield finding("torchrun-endpoint-missing", counted, nodes=most, option=option)
+        variable = "PET_" + option[2:].upper().replace("-", "_")
+        yield finding("torchrun-endpoint-missing", counted, nodes=most, option=option, variable=variable)
     elif str(where.scalar).partition(":")[0] in HERE:
         yield finding("torchrun-endpoint-local", where, nodes=most, given=where.scalar)
     rank = launch.said("node-rank")
-    if backend == "static" and rank is None:
+    if backend == "static" and rank is None and where is not None:
         yield finding("torchrun-node-rank-missing", counted, nodes=most)
     elif backend != "static" and rank is not None and "node-rank" in launch.options:
         yield finding("torchrun-node-rank-ignored", rank, backend=backend)
