@@ -41,6 +41,7 @@ from escala.report import (
     answer,
     catalog_view,
     doctor,
+    emit_view,
     explain_view,
     operations_view,
     trace_view,
@@ -59,7 +60,7 @@ COMMANDS = commands_of(click.Context(cli))
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
-    *(answer, explain_view, catalog_view, doctor, validate_view, operations_view),
+    *(answer, emit_view, explain_view, catalog_view, doctor, validate_view, operations_view),
     *(trace_view, beside),
     *(bench_record, ladder),
     *(runrecord, verify),

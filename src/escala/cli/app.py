@@ -25,6 +25,7 @@ BROKEN_PIPE: Final = 141  # what a program ends with that SIGPIPE kills
 VERBS: Final = {
     "plan": "Rank the ways to train a network on a cluster.",
     "explain": "Say where one plan's time and memory go, and why it was chosen.",
+    "emit": "Write a plan as files of other tools, or say which can express it.",
     "catalog": "Look up networks, devices, clusters and links with their sources.",
     "bench": "Measure this machine, for plans with its own numbers.",
     "validate": "Score published measurements against what the model predicts.",

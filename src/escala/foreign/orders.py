@@ -110,6 +110,7 @@ class Target:
 
     `launch` is the command line for each node, with {devices}, {nodes} and {devices_per_node}; `launch_nodes`
     the one for several nodes, if it differs: that one may read $MASTER_ADDR, $MASTER_PORT and $NODE_RANK.
+    `wraps` is said of schedulers, whose files can run the `launch` of an order in place of their own line.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Target:
     page: str
     engine: str = "pytorch"
     launch_nodes: str = ""
+    wraps: bool = False
     also: Callable[[Order], list[str]] = field(default=lambda order: [])
     """Reasons beyond the abilities why an order cannot be written."""
 

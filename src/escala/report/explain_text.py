@@ -52,6 +52,7 @@ def print_explained(console: Console, given: Explained) -> None:
     width = room(console)
     print_doubt(console, given)
     hanging(console, "MFU", flow([given.mfu_convention.removeprefix("model FLOP: ")], width))
+    hanging(console, "Next", flow(["escala emit, with the same plan, writes it for other tools"], width))
 
 
 def print_title(console: Console, given: Explained) -> None:

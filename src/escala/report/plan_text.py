@@ -173,4 +173,5 @@ def print_foot(console: Console, given: Answer) -> None:
     if given.recommended is not None:
         hanging(console, "MFU", flow([given.mfu_convention.removeprefix("model FLOP: ")], width))
         rank = given.plans[given.recommended].rank
-        hanging(console, "Next", flow([f"escala explain {rank}", "escala plan ... -o plan.json"], width))
+        steps = [f"escala explain {rank}", f"escala emit {rank}", "escala plan ... -o plan.json"]
+        hanging(console, "Next", flow(steps, width))

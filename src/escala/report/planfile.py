@@ -7,6 +7,7 @@ stands beside it, and the cluster as it was before.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,13 +66,24 @@ class PlanFile:
 
 def write_plan(file: PlanFile, path: Path) -> None:
     """Write the recommended plan; the file appears whole or not at all."""
-    _write_json(path, plan_document(file, file.recommended))
+    write_whole(path, plan_bytes(file, file.recommended))
+
+
+def plan_bytes(file: PlanFile, row: int) -> bytes:
+    """One plan as it stands in a plan.json."""
+    return _json_bytes(plan_document(file, row))
 
 
 def plan_document(file: PlanFile, row: int) -> dict[str, Any]:
     """One plan with everything that a plan.json has."""
     document = {**_common(file, SCHEMA), "plan": plan_keys(file.plans[row])}
     return {**document, "estimate": dict(file.estimate)}
+
+
+def digest_of(file: PlanFile, row: int) -> str:
+    """A name of one plan with its problem: the hash of its document without the estimate."""
+    document = {name: each for name, each in plan_document(file, row).items() if name != "estimate"}
+    return sha256(msgspec.json.encode(document, order="sorted")).hexdigest()[:12]
 
 
 def write_last(file: PlanFile, path: Path) -> None:
@@ -106,7 +118,11 @@ def plan_file_of(keys: Mapping[str, Any], where: str) -> PlanFile:
 
 
 def _write_json(path: Path, document: Any) -> None:
-    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    write_whole(path, _json_bytes(document))
+
+
+def _json_bytes(document: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def _common(file: PlanFile, schema: str) -> dict[str, Any]:

@@ -1,0 +1,295 @@
+"""A plan for other tools as data: who can express it, what the others lack, what was written."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, Final
+
+from escala import __version__
+from escala.catalog import networks
+from escala.emitting import targets
+from escala.emitting.fits import Fit, Nearest, fit, fits
+from escala.errors import InvalidInput
+from escala.foreign.orders import Order, OutFile, Target, launch_line
+from escala.model.estimate import estimate
+from escala.model.memory import Verdict
+from escala.model.plan import Plan, Plans
+from escala.model.problem import Problem
+from escala.model.rejects import Reject, rejects
+from escala.model.rejects import describe as described
+from escala.model.workload import Method
+from escala.planning.simplicity import describe
+from escala.planning.space import SpaceLimits
+from escala.report.answer import AssumptionView
+from escala.report.plan_view import VERDICTS
+from escala.report.planfile import PlanFile, Searched, digest_of, plan_bytes
+from escala.report.planwords import plan_keys
+from escala.report.problem_view import tokens_per_step
+
+EMIT_SCHEMA: Final = "escala/emit@1"
+PLAN_NAME: Final = "plan.json"
+HUB: Final = "huggingface.co/"
+STEPS: Final = 1000
+# The usual rates of published recipes: pretraining of Llama 3 8B; full fine-tuning; QLoRA for adapters
+RATES: Final = {Method.PRETRAIN: 3e-4, Method.FULL: 2e-5, Method.LORA: 2e-4, Method.QLORA: 2e-4}
+DATA: Final = {Method.PRETRAIN: "allenai/c4"}
+TUNING_DATA: Final = "tatsu-lab/alpaca"
+ELSEWHERE: Final = Reject.ENGINE | Reject.NOT_PLANNED
+"""Rules of a prediction that say nothing of whether another tool can run the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What no plan knows; None where nothing was given."""
+
+    model: str | None = None
+    data: str | None = None
+    learning_rate: float | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearestView:
+    """The nearest plan that a target can express; `step_ratio` is its step time over that of the plan.
+
+    It is null where none is predicted for the plan. `changed` names the fields of the plan that differ.
+    """
+
+    title: str
+    plan: dict[str, Any]
+    step_s: float
+    step_ratio: float | None
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetView:
+    """A target, and the reasons why it cannot express the plan: none where it can."""
+
+    name: str
+    title: str
+    version: str
+    page: str
+    is_expressed: bool
+    reasons: tuple[str, ...]
+    nearest: NearestView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenView:
+    """The files that were written, and the command that starts them on each of `nodes` nodes."""
+
+    target: str
+    folder: str
+    files: tuple[str, ...]
+    launch: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitAnswer:
+    """The document of `escala emit --json`; `targets` are all, best first, or the one of --to.
+
+    `named` is the plan as the command line has it; `digest` the hash of its plan.json without the estimate.
+    `in_place_of` is the title of the plan that was asked for, where the nearest one is written.
+    """
+
+    schema: str
+    escala: str
+    named: str
+    digest: str
+    title: str
+    plan: dict[str, Any]
+    network: str
+    engine: str
+    devices: int
+    accelerator: str
+    verdict: str | None
+    model: str
+    data: str
+    learning_rate: float
+    steps: int
+    assumptions: tuple[AssumptionView, ...]
+    targets: tuple[TargetView, ...]
+    in_place_of: str | None = None
+    written: WrittenView | None = None
+
+
+def ranking(file: PlanFile, row: int, wishes: Wishes, named: str) -> EmitAnswer:
+    """All targets for a plan: those that can express it, then by how little their nearest plan loses."""
+    order, assumed = order_of(file, row, wishes)
+    every = [each.TARGET for each in targets.writers().values()]
+    return _answer(order, assumed, named, fits(every, order))
+
+
+def emission(
+    file: PlanFile, row: int, wishes: Wishes, named: str, *, to: str, launch: str | None, is_nearest: bool
+) -> tuple[EmitAnswer, Mapping[str, OutFile]]:
+    """The files of one target, or of the nearest plan that it can express; none where it can express none."""
+    writer, wrapper = targets.writer_of(to), None if launch is None else targets.wrapper_of(launch)
+    order, assumed = order_of(file, row, wishes)
+    found, asked = fit(writer.TARGET, order), None
+    if found.nearest is not None and is_nearest:
+        asked = describe(order.plan)
+        file, row = _with_plan(file, found.nearest.plan), 0
+        order, assumed = order_of(file, row, wishes)
+        found = fit(writer.TARGET, order)
+    answer = replace(_answer(order, assumed, named, [found]), in_place_of=asked)
+    if found.reasons:
+        return answer, {}
+    files = writer.write(order)
+    line = launch_line(writer.TARGET, order)
+    if wrapper is not None:
+        started = replace(order, launch=line)
+        _refuse(wrapper.TARGET, started)
+        files, line = [*files, *wrapper.write(started)], launch_line(wrapper.TARGET, started)
+    files.append(OutFile(name=PLAN_NAME, text=plan_bytes(file, row).decode()))
+    return replace(answer, written=_written(to, line, files, order)), _by_name(files)
+
+
+def order_of(file: PlanFile, row: int, wishes: Wishes) -> tuple[Order, tuple[AssumptionView, ...]]:
+    """The order of one plan, and what was taken for what nobody gave."""
+    problem, plan = file.problem, file.plans[row]
+    _refuse_broken(problem, plan)
+    model, data, rate, steps = _model(problem), _data(problem), _rate(problem), _steps(problem)
+    assumed = (
+        (wishes.model, "model", *model, "--model-path"),
+        (wishes.data, "data", *data, "--data"),
+        (wishes.learning_rate, "learning rate", f"{rate[0]:g}", rate[1], "--lr"),
+        (wishes.steps, "steps", f"{steps[0]:,}", steps[1], "--steps"),
+    )
+    order = Order(
+        problem=problem,
+        plan=plan,
+        digest=digest_of(file, row),
+        model=wishes.model or model[0],
+        data=wishes.data or data[0],
+        learning_rate=wishes.learning_rate or rate[0],
+        steps=wishes.steps or steps[0],
+    )
+    return order, tuple(
+        AssumptionView(name=name, value=value, reason=reason, option=option)
+        for given, name, value, reason, option in assumed
+        if given is None
+    )
+
+
+def _refuse_broken(problem: Problem, plan: Plan) -> None:
+    bits = int(rejects(problem, Plans.of(plan))[0]) & ~int(ELSEWHERE)
+    if bits:
+        raise InvalidInput(
+            f"the plan cannot be run: {'; '.join(described(bits))}; `escala explain` says what to change"
+        )
+
+
+def _refuse(target: Target, order: Order) -> None:
+    """A scheduler's files can start everything but what the target's own rules forbid."""
+    reasons = target.also(order)
+    if reasons:
+        raise InvalidInput(f"{target.title} cannot start this: {'; '.join(reasons)}; leave out --launch")
+
+
+def _model(problem: Problem) -> tuple[str, str]:
+    network = problem.workload.network
+    if network.name in networks.names() and networks.network(network.name) == network:
+        hub = networks.describe(network.name).hub
+        if hub is not None:
+            return hub, "id of the catalog's network on the Hugging Face hub"
+    if HUB in network.source:
+        return network.source.partition(HUB)[2].split()[0].strip(",;"), "where its config.json came from"
+    return network.name, "the name of the network, since no public id is known"
+
+
+def _data(problem: Problem) -> tuple[str, str]:
+    method = problem.workload.method
+    return DATA.get(method, TUNING_DATA), f"a public data set, so that the first run of {method} starts"
+
+
+def _rate(problem: Problem) -> tuple[float, str]:
+    method = problem.workload.method
+    return RATES.get(method, RATES[Method.PRETRAIN]), f"usual of published recipes for {method}"
+
+
+def _steps(problem: Problem) -> tuple[int, str]:
+    total = problem.workload.total_tokens
+    if total is None:
+        return STEPS, "the plan has no total of tokens"
+    return ceil(total / tokens_per_step(problem)), "the tokens of the plan over those of a step"
+
+
+def _with_plan(file: PlanFile, plan: Plan) -> PlanFile:
+    """The file with another plan, as if that had been asked for."""
+    searched = Searched(
+        limits=SpaceLimits(precision=plan.precision),
+        objective=file.searched.objective,
+        tolerance=file.searched.tolerance,
+    )
+    return PlanFile(problem=file.problem, plans=(plan,), searched=searched)
+
+
+def _answer(
+    order: Order, assumed: tuple[AssumptionView, ...], named: str, found: Iterable[Fit]
+) -> EmitAnswer:
+    problem, plan = order.problem, order.plan
+    return EmitAnswer(
+        schema=EMIT_SCHEMA,
+        escala=__version__,
+        named=named,
+        digest=order.digest,
+        title=describe(plan),
+        plan=plan_keys(plan),
+        network=problem.workload.network.name,
+        engine=problem.engine.name,
+        devices=plan.devices,
+        accelerator=problem.accelerator.name,
+        verdict=_verdict(problem, plan),
+        model=order.model,
+        data=order.data,
+        learning_rate=order.learning_rate,
+        steps=order.steps,
+        assumptions=assumed,
+        targets=tuple(_target(each) for each in found),
+    )
+
+
+def _verdict(problem: Problem, plan: Plan) -> str | None:
+    """Whether the plan fits; None where no memory is predicted, as with offload."""
+    if rejects(problem, Plans.of(plan))[0]:
+        return None
+    return VERDICTS[Verdict(int(estimate(problem, Plans.of(plan)).memory.verdict[0]))]
+
+
+def _target(each: Fit) -> TargetView:
+    target = each.target
+    return TargetView(
+        name=target.name,
+        title=target.title,
+        version=target.version,
+        page=target.page,
+        is_expressed=each.is_expressed,
+        reasons=each.reasons,
+        nearest=None if each.nearest is None else _nearest(each.nearest),
+    )
+
+
+def _nearest(each: Nearest) -> NearestView:
+    return NearestView(
+        title=describe(each.plan),
+        plan=plan_keys(each.plan),
+        step_s=each.step_s,
+        step_ratio=each.ratio,
+        changed=each.changed,
+    )
+
+
+def _by_name(files: Iterable[OutFile]) -> dict[str, OutFile]:
+    found: dict[str, OutFile] = {}
+    for each in files:
+        assert found.get(each.name, each) == each, f"two files {each.name}"
+        found[each.name] = each
+    return found
+
+
+def _written(to: str, line: str, files: Iterable[OutFile], order: Order) -> WrittenView:
+    names = tuple(dict.fromkeys(each.name for each in files))
+    return WrittenView(target=to, folder=to, files=names, launch=line, nodes=order.nodes)
