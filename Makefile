@@ -51,7 +51,7 @@ test-hf: $(VENV_HF)/.ok ## Set up a second environment with PyTorch and transfor
 	@$(VENV_HF)/bin/python -m pytest -m "optional and alone"
 
 test-oracles: $(VENV)/.oracles-ok ## Ask other tools themselves about the files that escala reads and writes for them
-	@$(VENV)/bin/nox --no-error-on-missing-interpreters
+	@$(VENV)/bin/nox $(if $(ORACLES),-s $(ORACLES))
 
 bench: $(VENV)/.core-ok ## Set up, then measure how fast escala itself is
 	@$(VENV)/bin/python benchmarks/run.py
