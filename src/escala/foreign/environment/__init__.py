@@ -1,0 +1,1 @@
+"""Variables of the environment, wherever a job sets them."""
