@@ -63,7 +63,7 @@ def _row(target: Target) -> tuple[str, ...]:
 
 
 def _page(target: Target) -> str:
-    name = f"{target.page}.md"
+    name = f"{Path(target.page).stem}.md"
     there = (ROOT / "docs" / "targets" / name).is_file()
     return f"[{target.name}]({name})" if there else target.name
 

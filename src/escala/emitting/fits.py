@@ -87,24 +87,29 @@ def _fit(target: Target, order: Order, step_s: float | None, known: dict[Narrowe
 def _nearest(
     target: Target, order: Order, step_s: float | None, known: dict[Narrowed, Timed]
 ) -> Nearest | None:
-    work, able = order.problem.workload, target.abilities
-    space = narrowed(able, order)
-    if space is None or work.method not in able.methods or (work.network.is_image and not able.images):
-        return None
-    every: Timed = []
-    for part in (keeping(space, able, order.plan), space):
-        if part not in known:
-            known[part] = list(_searched(part, order.problem))
-        every += known[part]
-    dressed = ((_dressed(plan, target, order.plan), seconds) for plan, seconds in every)
-    able_to = [(plan, s) for plan, s in dressed if not lacking(target, replace(order, plan=plan))]
+    able_to = list(_candidates(target, order, known))
     if not able_to:
         return None
     least_s = min(seconds for _, seconds in able_to)
-    near = [(plan, s) for plan, s in able_to if s <= least_s * (1.0 + TOLERANCE)]
+    near = [(plan, seconds) for plan, seconds in able_to if seconds <= least_s * (1.0 + TOLERANCE)]
     plan, seconds = min(near, key=lambda each: (len(changes(order.plan, each[0])), each[1]))
     ratio = None if step_s is None else seconds / step_s
     return Nearest(plan=plan, step_s=seconds, ratio=ratio, changed=changes(order.plan, plan))
+
+
+def _candidates(target: Target, order: Order, known: dict[Narrowed, Timed]) -> Iterator[tuple[Plan, float]]:
+    """Good plans that the target can express: those that keep most of the order's, and the best of all."""
+    work, able = order.problem.workload, target.abilities
+    space = narrowed(able, order)
+    if space is None or work.method not in able.methods or (work.network.is_image and not able.images):
+        return
+    for part in (keeping(space, able, order.plan), space):
+        if part not in known:
+            known[part] = list(_searched(part, order.problem))
+        for found, seconds in known[part]:
+            plan = _dressed(found, target, order.plan)
+            if not lacking(target, replace(order, plan=plan)):
+                yield plan, seconds
 
 
 def _searched(part: Narrowed, problem: Problem) -> Iterator[tuple[Plan, float]]:

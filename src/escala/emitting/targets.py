@@ -11,7 +11,14 @@ from escala.errors import unknown
 from escala.foreign.orders import Writer
 
 WRITING: Final = "writing"
-SHORT: Final = {"kubernetes": "kubernetes-trainjob", "deepspeed-json": "deepspeed"}
+SHORT: Final = {
+    "kubernetes": "kubernetes-trainjob",
+    "megatron-lm": "megatron",
+    "megatron-core": "megatron",
+    "sbatch": "slurm",
+    "trainjob": "kubernetes-trainjob",
+    "jobset": "kubernetes-jobset",
+}
 """Other names under which people ask for a target."""
 
 

@@ -148,14 +148,14 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
         yield f"{workload.method}: it trains {_listed(able.methods)}"
     if plan.zero not in able.zero:
         yield f"ZeRO stage {plan.zero}: it has {_listed(able.zero)}"
-    if plan.zero == 3 and not plan.reshard and not able.no_reshard:
+    elif plan.zero == 3 and not plan.reshard and not able.no_reshard:
         yield "sharded weights that stay gathered from forward to backward"
-    if 1 < plan.shard < plan.dp * plan.cp and not able.hybrid:
+    if 1 < plan.shard < plan.dp * plan.cp and plan.zero in able.zero and not able.hybrid:
         yield f"shards over {plan.shard} of {plan.dp * plan.cp} replicas (HSDP)"
     for axis, most in (("tp", able.tp), ("pp", able.pp), ("cp", able.cp), ("ep", able.ep), ("etp", able.etp)):
         if getattr(plan, axis) > most:
             yield f"{axis} {getattr(plan, axis)}: " + ("it has none" if most == 1 else f"at most {most}")
-    if plan.tp > 1 <= able.tp and plan.sp not in able.sp:
+    if plan.tp > 1 and able.tp > 1 and plan.sp not in able.sp:
         yield f"tensor parallelism {'with' if plan.sp else 'without'} sequence parallelism"
     if plan.pp > 1 and able.pp > 1:
         yield from _one_of("schedule", plan.schedule, able.schedules)
@@ -188,7 +188,8 @@ def _one_of(what: str, given: object, able: tuple[object, ...]) -> Iterator[str]
 
 
 def _named(given: object) -> str:
-    return str(getattr(given, "name", given)).lower().replace("_", "-")
+    name = str(getattr(given, "name", given)).lower().replace("_", "-")
+    return "1f1b" if given is Schedule.ONE_F_ONE_B else name
 
 
 def _listed(several: object) -> str:
