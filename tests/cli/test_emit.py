@@ -113,6 +113,8 @@ def test_nothing_is_half_written(faked, tmp_path: Path):
         (("-o", "x"), "-o goes with --to"),
         (("9",), "there is no plan 9"),
         (("--lr", "0"), "no number from"),
+        (("--data", "a\nb"), "the name of the data is 'a\\nb'"),
+        (("--model-path", " "), "the name of the model is ' '"),
         (("--to", "sharding", "-o", "plan.json"), "plan.json"),
     ],
 )

@@ -9,7 +9,7 @@ from escala import __version__
 from escala.catalog import networks
 from escala.emitting import targets
 from escala.emitting.fits import Fit, Nearest, fit, fits
-from escala.errors import InvalidInput
+from escala.errors import InvalidInput, spoken
 from escala.foreign.orders import Order, OutFile, Target, launch_line
 from escala.model.estimate import estimate
 from escala.model.memory import Verdict
@@ -167,6 +167,11 @@ def order_of(file: PlanFile, row: int, wishes: Wishes) -> tuple[Order, tuple[Ass
         learning_rate=wishes.learning_rate or rate[0],
         steps=wishes.steps or steps[0],
     )
+    for what, text in (("model", order.model), ("data", order.data)):
+        if not text.strip() or not text.isprintable():
+            raise InvalidInput(
+                f"the name of the {what} is {spoken(text)}; give one line of printable letters"
+            )
     return order, tuple(
         AssumptionView(name=name, value=value, reason=reason, option=option)
         for given, name, value, reason, option in assumed
