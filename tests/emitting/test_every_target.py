@@ -12,7 +12,7 @@ from escala.foreign.shelltext import read_shell
 from foreign.plans import ORDERS
 from foreign.round import assert_written_or_refused
 
-HOSTILE = "it's \"a\" $(touch harm) `touch harm`; touch harm # {x} %s \\ & <b>"
+HOSTILE = 'it\'s "a" $(touch harm) `touch harm`; touch harm # {x} %s \\ & <b>'
 LOST: dict[str, frozenset[str]] = {}
 """Facts that the files of a target cannot hold, as its page says."""
 
