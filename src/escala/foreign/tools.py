@@ -7,7 +7,14 @@ from typing import Final, cast
 
 from escala.foreign.readings import Tool
 
-TOOLS: Final = ("deepspeed", "megatron", "torchrun", "slurm", "environment")
+TOOLS: Final = (
+    "deepspeed",
+    "megatron",
+    "torchrun",
+    "script",
+    "slurm",
+    "environment",
+)
 """In the order in which they are asked; of equal scores the first counts."""
 CARRIERS: Final = frozenset(("slurm", "kubernetes", "skypilot"))
 """Tools whose files carry scripts for others: schedulers and clouds."""

@@ -1,0 +1,1 @@
+"""Training scripts in Python: PyTorch loops, and calls of Accelerate in them."""
