@@ -10,12 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from escala.foreign.keys import Table
-
 FOLDER = Path(__file__).parents[2] / "src/escala/foreign/data/keys"
+ELSEWHERE = {"modules": FOLDER.parent / "modules.json"}
 
 
-def written(table: Table) -> bytes:
+def written(table: msgspec.Struct) -> bytes:
     """The table as it stands in the project: sorted, what is default left out."""
     content = msgspec.json.encode(table, order="sorted")
     return msgspec.json.format(content, indent=1) + b"\n"
@@ -24,7 +23,7 @@ def written(table: Table) -> bytes:
 def main() -> None:
     for name in sys.argv[1:]:
         table = importlib.import_module(f"oracles.{name.replace('-', '_')}_keys").table()
-        FOLDER.joinpath(f"{name}.json").write_bytes(written(table))
+        ELSEWHERE.get(name, FOLDER / f"{name}.json").write_bytes(written(table))
 
 
 if __name__ == "__main__":

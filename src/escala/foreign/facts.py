@@ -5,6 +5,7 @@ A fact has the place where it is said. What a file leaves open ("auto", an unset
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Final
 
 from escala.foreign.places import Node, Place
@@ -45,6 +46,7 @@ FACTS: Final[Mapping[str, str]] = {
     "dp": "data parallel degree, where it is said itself",
     "shard": "ranks over which states are sharded",
     "replicas": "data parallel groups that hold the same shards (HSDP)",
+    "second_copy": "ranks over which a second copy of the weights is sharded (hpZ)",
     "tp": "tensor parallel degree",
     "sp": "whether sequence parallelism goes with tensor parallelism",
     "pp": "pipeline degree",
@@ -64,6 +66,8 @@ FACTS: Final[Mapping[str, str]] = {
     "compile": "whether torch.compile is on",
     "fused_loss": "whether the loss is computed without whole logits",
 }
+
+YES_NO: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,26 @@ def count_of(node: Node | None) -> int | None:
     if isinstance(given, float) and given.is_integer() and abs(given) < 1e15:
         return int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) else None
+
+
+def number_of(node: Node | None) -> float | None:
+    """A number that a file gives, also as text like 5e-5; None where it gives none."""
+    given = None if node is None else node.scalar
+    if isinstance(given, str):
+        try:
+            number = float(given)
+        except ValueError:
+            return None
+        return number if isfinite(number) else None
+    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
+def truth_of(node: Node | None) -> bool | None:
+    """Whether a file says yes or no, also as text; None where it says neither."""
+    given = None if node is None else node.scalar
+    if isinstance(given, str) and given.strip().lower() in YES_NO:
+        return YES_NO[given.strip().lower()]
+    return given if isinstance(given, bool) else None
 
 
 def is_open(given: object) -> bool:

@@ -220,12 +220,13 @@ def _contradictions(readings: tuple[Reading, ...], given: Mapping[str, Value]) -
     What is granted may be more than what is used, and a comment that says how to launch is no order.
     """
     found: list[Finding] = []
-    first: dict[str, Fact] = {}
+    first: dict[str, tuple[Fact, Reading]] = {}
     orders = [each for each in readings if each.role is not Role.ALLOCATION]
     for reading in (each for each in orders if not each.document.is_remark):
         for each in reading.facts:
-            other = first.setdefault(each.name, each)
-            if other.value != each.value and each.name not in FEWER and each.name not in given:
+            other, origin = first.setdefault(each.name, (each, reading))
+            replaced = origin.tool == reading.tool and origin is not reading and each.name in origin.overrides
+            if other.value != each.value and not replaced and each.name not in FEWER | given.keys():
                 found.append(_contradiction(each, other))
     return found
 

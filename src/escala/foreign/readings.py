@@ -49,6 +49,8 @@ class Reading:
     `shape` has the sizes of the model in the words of a Hugging Face config.json where the file itself has
     them; `wanted` are facts whose values are left to another place ("auto"), by name. `inside` are scripts
     that the document carries, with the variables that they are given; other tools read them in its place.
+    `overrides` are facts in which options count before the tool's own files by design, so that another value
+    there is no contradiction.
     """
 
     tool: str
@@ -65,6 +67,7 @@ class Reading:
     wanted: frozenset[str] = field(default=frozenset())
     extra: Mapping[str, object] = field(default_factory=dict)
     inside: tuple[Document, ...] = ()
+    overrides: frozenset[str] = field(default=frozenset())
 
     def fact(self, name: str) -> Fact | None:
         """The fact of that name."""

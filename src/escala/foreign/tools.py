@@ -9,6 +9,7 @@ from escala.foreign.readings import Tool
 
 TOOLS: Final = (
     "deepspeed",
+    "accelerate",
     "megatron",
     "torchrun",
     "script",

@@ -52,16 +52,13 @@ def test_the_batch_is_micro_batch_times_accumulation_times_ranks(
     assert rules(job(tmp_path, text, **given)) == expected
 
 
-@pytest.mark.parametrize(("stage", "expected"), [(3, []), (2, [("deepspeed-offload-param-stage", 1)])])
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [(3, [("deepspeed-gather-on-save", 1)]), (2, [("deepspeed-offload-param-stage", 1)])],
+)
 def test_parameters_are_offloaded_at_stage_3_only(
     tmp_path: Path, stage: int, expected: list[tuple[str, int]]
 ) -> None:
-    text = f'{{"zero_optimization": {{"stage": {stage}, "offload_param": {{"device": "cpu"}}}}}}'
+    block = f'"zero_optimization": {{"stage": {stage}, "offload_param": {{"device": "cpu"}}}}'
 
-    assert rules(job(tmp_path, text)) == expected
-
-
-def test_two_number_formats_contradict_each_other(tmp_path: Path) -> None:
-    text = '{"zero_optimization": {"stage": 1},\n"fp16": {"enabled": true},\n"bf16": {"enabled": true}}'
-
-    assert rules(job(tmp_path, text)) == [("contradiction", 2)]
+    assert rules(job(tmp_path, f'{{"train_micro_batch_size_per_gpu": 1, {block}}}')) == expected

@@ -1,64 +1,63 @@
 """When a DeepSpeed file is wrong, alone or beside its job. The words are in data/rules/deepspeed.toml."""
 
 from collections.abc import Iterator
+from typing import Final
 
-from escala.foreign.facts import count_of
-from escala.foreign.findings import Edit, Finding, finding, replaced
+from escala.foreign.deepspeed import batches, blocks, texts
+from escala.foreign.documents import Syntax
+from escala.foreign.facts import is_open
+from escala.foreign.findings import Finding, finding
 from escala.foreign.jobs import Job
-from escala.foreign.places import Node, at
+from escala.foreign.keys import KeyCheck, table
+from escala.foreign.places import Node, at, every
 from escala.foreign.readings import Reading
+
+FILLERS: Final = ("transformers", "trl", "accelerate", "axolotl", "llamafactory", "torchtune", "lightning")
+"""Tools that fill in "auto" before DeepSpeed reads the file."""
+FILLED_BY: Final = "--per_device_train_batch_size"
+NEEDED: Final = frozenset(
+    ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+)
+"""Keys with which DeepSpeed counts at once; in blocks it drops "auto" and takes its default."""
 
 
 def rules_of(job: Job, reading: Reading) -> Iterator[Finding]:
-    """All findings of this file."""
+    """All findings of this file; none of a launch line, whose options the job's other files are judged by."""
     tree = reading.document.tree
-    assert tree is not None
-    yield from _batch(job, tree)
-    yield from _offload(tree)
-
-
-def _batch(job: Job, tree: Node) -> Iterator[Finding]:
-    """train_batch_size = micro-batch * accumulation * data parallel ranks."""
-    batch, micro = (
-        count_of(tree.table.get("train_batch_size")),
-        count_of(tree.table.get("train_micro_batch_size_per_gpu")),
-    )
-    steps = count_of(tree.table.get("gradient_accumulation_steps"))
-    if batch is None or micro is None or steps is None:
+    if tree is None or reading.document.syntax is not Syntax.JSON:
         return
-    devices, node = job.count("devices"), tree.table["train_batch_size"]
-    if devices is None:
-        ranks = batch / (micro * steps)
-        fitting = (
-            f"only with {int(ranks)} data parallel ranks"
-            if ranks.is_integer() and ranks >= 1
-            else "with no number of ranks"
-        )
-        yield finding("deepspeed-batch-fixed", node, batch=batch, micro=micro, steps=steps, fitting=fitting)
-    elif batch != micro * steps * devices:
-        edit = replaced(node, str(micro * steps * devices))
-        yield finding(
-            "deepspeed-batch-product",
-            node,
-            edits=(edit,),
-            batch=batch,
-            micro=micro,
-            steps=steps,
-            ranks=devices,
-            product=micro * steps * devices,
-        )
+    real, found = texts.numbers(tree, table("deepspeed"))
+    yield from found
+    yield from KeyCheck(table=table("deepspeed"), tool=reading.title).findings(real)
+    is_filled = fills(job)
+    yield from batches.findings(job, real, is_filled)
+    yield from blocks.findings(job, reading, real)
+    if not is_filled:
+        yield from _autos(tree)
 
 
-def _offload(tree: Node) -> Iterator[Finding]:
-    stage, params = (
-        count_of(at(tree, "zero_optimization", "stage")),
-        at(tree, "zero_optimization", "offload_param"),
-    )
-    device = at(params, "device")
-    if stage is not None and stage < 3 and params is not None and (device is None or device.scalar != "none"):
-        yield finding("deepspeed-offload-param-stage", params, stage=stage, edits=_stage_three(tree))
+def fills(job: Job) -> bool:
+    """Whether a tool of the job fills in "auto"."""
+    micro = job.facts.get("micro_batch")
+    return job.reads(*FILLERS) or (micro is not None and micro.said == FILLED_BY)
 
 
-def _stage_three(tree: Node) -> tuple[Edit, ...]:
-    node = at(tree, "zero_optimization", "stage")
-    return (replaced(node, "3"),) if node is not None else ()
+def _autos(tree: Node) -> Iterator[Finding]:
+    """The first "auto" of each kind: where DeepSpeed counts with it, and where it takes its default."""
+    for name in sorted(NEEDED & tree.table.keys()):
+        if is_open(tree.table[name].scalar):
+            yield finding("deepspeed-auto", tree.table[name], key=name)
+            break
+    for name in ("optimizer", "scheduler"):
+        params = at(tree, name, "params")
+        for _, node in every(params) if params is not None else ():
+            if is_open(node.scalar):
+                yield finding("deepspeed-auto", node, key=f"{name}.params")
+                break
+    for name, block in tree.table.items():
+        if name in ("optimizer", "scheduler"):
+            continue
+        for key, node in block.table.items():
+            if is_open(node.scalar):
+                yield finding("deepspeed-auto-default", node, key=f"{name}.{key}")
+                break

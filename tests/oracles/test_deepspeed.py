@@ -1,0 +1,143 @@
+"""DeepSpeed itself: its keys are those of the table, and it refuses what the rules call errors."""
+
+import copy
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from escala.foreign.findings import Severity
+from escala.foreign.jobs import read_job
+from oracles.deepspeed_keys import table
+from oracles.keys import written
+from oracles.modules_keys import table as modules_table
+from oracles.needed import needed
+
+pytestmark = pytest.mark.oracle
+deepspeed = needed("deepspeed")
+VALID = Path(__file__).parents[1] / "foreign/valid"
+
+
+def parsed(content: Mapping[str, Any] | str, ranks: int = 1) -> Any:
+    """What DeepSpeed makes of a configuration for so many ranks."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    with (
+        mock.patch.object(deepspeed.comm, "get_world_size", return_value=ranks),
+        mock.patch.object(deepspeed.comm, "get_rank", return_value=0),
+    ):
+        return DeepSpeedConfig(copy.deepcopy(content))
+
+
+def test_the_table_of_keys_is_what_deepspeed_takes() -> None:
+    assert written(table()) == files("escala.foreign").joinpath("data/keys/deepspeed.json").read_bytes()
+
+
+def test_the_table_of_modules_is_what_transformers_has() -> None:
+    assert written(modules_table()) == files("escala.foreign").joinpath("data/modules.json").read_bytes()
+
+
+REFUSED = [
+    {"fp16": {"enabled": True}, "bf16": {"enabled": True}},
+    {"zero_optimization": {"stage": 5}},
+    {"zero_optimization": {"stage": 1, "overlap_com": True}},
+    {"zero_optimization": {"stage": 1, "mics_shard_size": 8}},
+    {"elasticity": {"enabled": False}},
+    {"train_batch_size": 3},
+    {"train_micro_batch_size_per_gpu": "4", "gradient_accumulation_steps": 2},
+    {"train_micro_batch_size_per_gpu": "auto"},
+    {"bf16": {"enabled": True, "loss_scale": 0}},
+    {"zero_optimization": {"stage": 1, "reduce_bucket_size": "5e8"}},
+    {"bf16": {"enabled": True, "bf16_optimizer_states": True}},
+    {"gradient_allreduce_op": "sum", "zero_optimization": {"stage": 3}},
+    {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}},
+]
+
+
+@pytest.mark.parametrize("content", REFUSED, ids=str)
+def test_deepspeed_refuses_what_is_called_an_error(tmp_path: Path, content: dict[str, Any]) -> None:
+    from deepspeed.runtime.config import DeepSpeedConfigError
+
+    whole = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, **content}
+    (tmp_path / "ds.json").write_text(json.dumps(whole))
+
+    with pytest.raises((AssertionError, TypeError, ValueError, DeepSpeedConfigError)):
+        parsed(whole, 2)
+
+    found = read_job([str(tmp_path / "ds.json")], {"devices": 2}, {}).findings
+    is_auto = "auto" in json.dumps(content)
+    assert {each.severity for each in found} & {Severity.WARNING if is_auto else Severity.ERROR}
+
+
+PASSED_OVER = [
+    {"gradient_cliping": 1.0},
+    {"activation_checkpointing": {"partitioned_activations": True}},
+    {"zero_optimization": {"stage": 1, "cpu_offload": True}},
+    {"zero_optimization": {"stage": 1, "reduce_bucket_size": "500000"}},
+    {"zero_optimization": {"stage": 1, "reduce_bucket_size": "auto"}},
+    {"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}},
+]
+
+
+@pytest.mark.parametrize("content", PASSED_OVER, ids=str)
+def test_what_deepspeed_passes_over_is_found(tmp_path: Path, content: dict[str, Any]) -> None:
+    whole = {"train_micro_batch_size_per_gpu": 1, **content}
+    (tmp_path / "ds.json").write_text(json.dumps(whole))
+
+    parsed(whole)
+
+    assert read_job([str(tmp_path / "ds.json")], {}, {}).findings
+
+
+def test_a_stage_as_text_is_no_stage_for_hugging_face() -> None:
+    from accelerate.utils.deepspeed import HfDeepSpeedConfig
+
+    assert HfDeepSpeedConfig({"zero_optimization": {"stage": 3}}).is_zero3()
+    assert not HfDeepSpeedConfig({"zero_optimization": {"stage": "3"}}).is_zero3()
+
+
+def test_bf16_counts_before_its_old_spelling() -> None:
+    both = {"bf16": {"enabled": False}, "bfloat16": {"enabled": True}, "train_batch_size": 1}
+
+    assert parsed(both).bfloat16_config.enabled is False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its file open
+def test_comments_are_read_by_deepspeed_and_refused_by_hugging_face(tmp_path: Path) -> None:
+    from accelerate.utils.deepspeed import HfDeepSpeedConfig
+
+    file = tmp_path / "ds.json"
+    file.write_text('{"train_batch_size": 1, // one\n "zero_optimization": {"stage": 1}}')
+
+    assert parsed(str(file)).zero_optimization_stage == 1
+    with pytest.raises(ValueError, match="Expecting property name"):
+        HfDeepSpeedConfig(str(file))
+
+
+def test_the_default_leaves_are_those_of_the_rule() -> None:
+    from deepspeed.runtime.zero.leaf_module_config import DEFAULT_LEAF_MODULE_CLASSES
+
+    from escala.foreign.deepspeed.blocks import DEFAULT_LEAVES
+
+    assert {name.split(".")[2] for name in DEFAULT_LEAF_MODULE_CLASSES} == DEFAULT_LEAVES
+
+
+def test_the_launcher_knows_the_options_that_are_read() -> None:
+    from deepspeed.launcher.runner import parse_args
+
+    line = parse_args(
+        ["--num_nodes", "2", "--num_gpus", "8", "--hostfile", "h", "train.py", "--deepspeed", "a"]
+    )
+
+    assert (line.num_nodes, line.num_gpus, line.user_args) == (2, 8, ["--deepspeed", "a"])
+
+
+@pytest.mark.parametrize("file", sorted(VALID.glob("deepspeed-*.json")), ids=lambda file: file.name)
+def test_deepspeed_reads_the_valid_files(file: Path) -> None:
+    content = json.loads(file.read_text("utf-8"))
+    if "auto" not in file.read_text("utf-8"):
+        parsed(content, 8)
