@@ -21,7 +21,7 @@ USER_FILE: Final = "config.toml"
 SCHEMA: Final = "escala/settings@1"
 # A file that lies in a folder must not say where escala writes.
 COMMAND_LINE_ONLY: Final = (
-    *("folder", "help", "html", "keep-traces", "out", "output", "save-plan", "svg", "timeline"),
+    *("folder", "force", "help", "html", "keep-traces", "out", "output", "save-plan", "svg", "timeline"),
 )
 FLAG, VARIABLE, LOCAL, USER, DEFAULT = range(5)
 
