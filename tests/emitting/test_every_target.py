@@ -1,18 +1,23 @@
 """Every target with every plan: written and read back whole, or refused with a reason; names do no harm."""
 
 import ast
+import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from escala.emitting.targets import writer_of, writers
-from escala.foreign.orders import OutFile, lacking, launch_line
-from escala.foreign.shelltext import read_shell
+from escala.foreign.jobs import read_job
+from escala.foreign.orders import lacking, launch_line
 from foreign.plans import ORDERS
-from foreign.round import assert_written_or_refused
+from foreign.round import assert_written_or_refused, written
 
-HOSTILE = 'it\'s "a" $(touch harm) `touch harm`; touch harm # {x} %s \\ & <b>'
+HARM = "$(: > harm)"
+HOSTILE = f'it\'s "a" {HARM} `: > harm`; : > harm # {{x}} %s \\ & <b>'
 LOST: dict[str, frozenset[str]] = {}
 """Facts that the files of a target cannot hold, as its page says."""
 
@@ -45,18 +50,49 @@ def test_files_say_their_plan_and_how_to_launch(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", writers())
-def test_names_are_quoted_in_every_syntax(target: str) -> None:
+def test_names_run_no_command_and_come_back(target: str, tmp_path: Path) -> None:
     writer = writer_of(target)
-    for order in ORDERS.values():
-        if not lacking(writer.TARGET, order):
-            for each in writer.write(replace(order, model=HOSTILE, data=HOSTILE)):
-                assert_harmless(each)
+    first = next(order for order in ORDERS.values() if not lacking(writer.TARGET, order))
+    paths = written(writer, replace(first, model=HOSTILE, data=HOSTILE), tmp_path)
+
+    for path in paths:
+        text = Path(path).read_text()
+        if path.endswith(".py"):
+            ast.parse(text)
+        for script in scripts(path, text):
+            run_by_bash(script, tmp_path)
+
+    assert not (tmp_path / "harm").exists()
+    assert read_job(paths, {}, {}).value("model") in (None, HOSTILE, first.problem.workload.network.name)
 
 
-def assert_harmless(file: OutFile) -> None:
-    """No command of a script is the one in the name, and Python can be read."""
-    if file.name.endswith(".py"):
-        ast.parse(file.text)
-    if file.name.endswith((".sh", ".sbatch")):
-        script = read_shell(file.text, file.name)
-        assert "touch" not in str(script)
+def scripts(path: str, text: str) -> list[str]:
+    """What a shell runs of a file: all of a script, texts of several lines of a manifest."""
+    if path.endswith((".sh", ".sbatch")):
+        return [text]
+    if path.endswith((".yaml", ".yml")):
+        return [each for document in yaml.safe_load_all(text) for each in texts(document) if "\n" in each]
+    return []
+
+
+def texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from texts(each)
+
+
+def run_by_bash(script: str, folder: Path) -> None:
+    """Run a script where every program is missing and none complains."""
+    quiet = folder / "quiet.sh"
+    quiet.write_text("command_not_found_handle() { return 0; }\n")
+    settings = {"PATH": "", "BASH_ENV": str(quiet), "DATA": "x", "WEIGHTS": "x"}
+    command = [shutil.which("bash") or "bash", "-c", script]
+    subprocess.run(command, cwd=folder, env=settings, capture_output=True, timeout=20, check=False)
+
+
+def test_a_name_that_is_not_quoted_is_seen(tmp_path: Path) -> None:
+    run_by_bash(f"train --model {HARM}", tmp_path)
+
+    assert (tmp_path / "harm").exists()
