@@ -5,9 +5,9 @@
 
 A page is Markdown under docs/. Its ```python blocks run in order in one namespace, in an empty folder that
 holds the page's files (a block after `<!-- file: NAME -->`); a ```text block right after one is its output.
-Between `<!-- generated: NAME -->` and `<!-- end -->` stands the part of that name (docs_tables.TABLES and
-docs_accuracy.SECTIONS, docs_operations.OPERATION_SECTIONS, docs_targets.TARGET_SECTIONS);
-docs_accuracy.PICTURES are files of their own.
+Between `<!-- generated: NAME -->` and `<!-- end -->` stands the part of that name (docs_tables.TABLES,
+docs_accuracy.SECTIONS, docs_operations.OPERATION_SECTIONS, docs_rules.RULE_SECTIONS,
+docs_targets.TARGET_SECTIONS); docs_accuracy.PICTURES are files of their own.
 """
 
 import contextlib
@@ -21,13 +21,14 @@ from pathlib import Path
 
 from docs_accuracy import PICTURES, SECTIONS
 from docs_operations import OPERATION_SECTIONS
+from docs_rules import RULE_SECTIONS
 from docs_tables import TABLES
 from docs_targets import TARGET_SECTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-OURS = ("model", "how-to", "index.md", "accuracy.md", "targets/index.md", "../README.md")
-PARTS = {**TABLES, **SECTIONS, **OPERATION_SECTIONS, **TARGET_SECTIONS}
+OURS = ("model", "how-to", "index.md", "accuracy.md", "targets/index.md", "reference/rules.md", "../README.md")
+PARTS = {**TABLES, **SECTIONS, **OPERATION_SECTIONS, **TARGET_SECTIONS, **RULE_SECTIONS}
 
 BLOCK = re.compile(
     r"(?:^<!-- file: (?P<file>\S+) -->\n+)?^```(?P<kind>\w+)\n(?P<code>.*?)^```\n"

@@ -96,6 +96,10 @@ def test_examples_of_the_help_run(run, planned: Path, logs: Path, traces: Path, 
     script = Path("train.sh")
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
+    batch = '"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4'
+    Path("ds_config.json").write_text(
+        f'{{{batch}, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 3}}}}'
+    )
     codes = {line: run(*shlex.split(line)[1:]).code for line in short}
 
     assert codes == dict.fromkeys(short, 0)

@@ -40,6 +40,7 @@ from escala.model.scaling import Fit, Loss
 from escala.report import (
     answer,
     catalog_view,
+    check_answer,
     doctor,
     emit_view,
     explain_view,
@@ -62,6 +63,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
     *(answer, emit_view, explain_view, catalog_view, doctor, validate_view, operations_view),
     *(trace_view, beside),
+    check_answer,
     *(bench_record, ladder),
     *(runrecord, verify),
     *(calibration_record, own),

@@ -1,0 +1,193 @@
+"""From the facts of a job to a plan: degrees, batch, sharding; what is taken where nobody said it.
+
+A value that no file has is the default of the tool that reads the job (data/defaults.toml), else a general
+one; both are listed as assumed, with the option or key that replaces them.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, TypeVar
+
+from escala.checking.machines import Missing
+from escala.foreign.jobs import Job
+from escala.model.engine import Engine
+from escala.model.plan import Compile, ContextKind, Dispatcher, Offload, Plan, Precision, Recompute, Schedule
+from escala.model.precision import RECIPES, code
+from escala.planning.defaults import Assumed
+
+KEYS: Final = {
+    "micro_batch": "the file's micro-batch",
+    "accumulation": "the file's accumulation",
+    "precision": "the file's number format",
+}
+GENERAL: Final[Mapping[str, Any]] = {"micro_batch": 1, "accumulation": 1, "precision": "bf16"}
+AXES: Final = ("tp", "pp", "cp", "ep", "etp")
+SCHEDULES: Final = {
+    "gpipe": Schedule.GPIPE,
+    "1f1b": Schedule.ONE_F_ONE_B,
+    "interleaved": Schedule.INTERLEAVED,
+    "zero-bubble-v": Schedule.ZERO_BUBBLE_V,
+}
+Choice = TypeVar("Choice", bound=IntEnum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The plan of a job, or what is missing for one; `global_batch` belongs to it."""
+
+    plan: Plan | None = None
+    global_batch: int | None = None
+    assumed: tuple[Assumed, ...] = ()
+    missing: tuple[Missing, ...] = field(default=())
+
+
+def layout_of(job: Job, engine: Engine, devices: int) -> Layout:
+    """The plan that the facts of a job describe on so many devices."""
+    degrees: dict[str, Any] = {axis: max(1, job.count(axis) or 1) for axis in AXES}
+    inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    if devices % inner:
+        what = f"no layout: tp × pp × cp = {inner} does not divide {devices} devices"
+        return Layout(missing=(Missing(what=what, add="correct the degrees, or --gpus"),))
+    taken = _Taken(job)
+    dp = devices // inner
+    batch = _batch(taken, dp, degrees["pp"])
+    if batch is None:
+        missing = Missing(what="no global batch, which fills the pipeline", add="--global-batch 256")
+        return Layout(missing=(missing,), assumed=tuple(taken.assumed))
+    micro, micro_batches = batch
+    plan = Plan(
+        **degrees,
+        dp=dp,
+        micro_batch=micro,
+        micro_batches=micro_batches,
+        precision=code(str(taken.value("precision"))),
+        **_sharding(job, engine, dp, degrees),
+        **_pipeline(job, degrees["pp"]),
+        **_rest(job, degrees),
+    )
+    return Layout(plan=plan, global_batch=dp * micro * micro_batches, assumed=tuple(taken.assumed))
+
+
+class _Taken:
+    """Values of a job with the defaults that stand in for them."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.assumed: list[Assumed] = []
+
+    def value(self, name: str) -> Any:
+        """The fact, or a default, which is noted."""
+        said = self.job.value(name)
+        if said is not None and (name != "precision" or str(said) in _precisions()):
+            return said
+        for reading in self.job.readings:
+            default = defaults().get(reading.tool, {}).get(name)
+            if default is not None:
+                self._note(name, default, f"the default of {reading.title}")
+                return default
+        self._note(name, GENERAL[name], "no file says it")
+        return GENERAL[name]
+
+    def _note(self, name: str, value: object, reason: str) -> None:
+        title = name.replace("_", "-")
+        self.assumed.append(Assumed(name=title, value=str(value), reason=reason, option=KEYS[name]))
+
+
+def _precisions() -> frozenset[str]:
+    return frozenset(("fp8", *(each.name for each in RECIPES)))
+
+
+def _batch(taken: _Taken, dp: int, pp: int) -> tuple[int, int] | None:
+    """Micro-batch and micro-batches of a rank; None where a pipeline has no global batch to cut."""
+    job = taken.job
+    whole = job.count("global_batch")
+    micro = job.count("micro_batch")
+    if micro is None and whole is not None and job.count("accumulation") is not None:
+        micro = max(1, whole // (dp * max(1, job.count("accumulation") or 1)))
+    micro = max(1, micro or int(taken.value("micro_batch")))
+    steps = job.count("accumulation")
+    if steps is None and whole is not None:
+        steps = max(1, whole // (dp * micro))
+    if steps is None and pp > 1:
+        return None
+    return micro, max(1, steps if steps is not None else int(taken.value("accumulation")))
+
+
+def _sharding(job: Job, engine: Engine, dp: int, degrees: Mapping[str, int]) -> dict[str, Any]:
+    """ZeRO stage, resharding and shard group; nothing is sharded where no file says so."""
+    replicas, zero = dp * degrees["cp"], min(3, max(0, job.count("zero") or 0))
+    if replicas == 1 and zero < 3:
+        return {"zero": 0, "shard": 1, "reshard": False}
+    said = job.value("reshard")
+    keeps = degrees["pp"] > 1 and "reshard-with-pp" in engine.lacks
+    reshard = zero == 3 and (bool(said) if said is not None else not keeps)
+    return {"zero": zero, "reshard": reshard, "shard": 1 if zero == 0 else _shard(job, replicas, degrees)}
+
+
+def _shard(job: Job, replicas: int, degrees: Mapping[str, int]) -> int:
+    """Ranks that share states: replicas / groups that hold the same, or the group as said with its CP."""
+    groups, shard = job.count("replicas"), job.count("shard")
+    if groups is not None and groups >= 1 and replicas % groups == 0:
+        return replicas // groups
+    if shard is None or shard < 1:
+        return replicas
+    whole = shard * degrees["cp"] if shard % degrees["cp"] else shard
+    return whole if replicas % whole == 0 else replicas
+
+
+def _pipeline(job: Job, pp: int) -> dict[str, Any]:
+    if pp == 1:
+        return {}
+    virtual = max(1, job.count("virtual_stages") or 1)
+    usual = Schedule.INTERLEAVED if virtual > 1 else Schedule.ONE_F_ONE_B
+    schedule = SCHEDULES.get(str(job.value("schedule")), usual)
+    if schedule is Schedule.ZERO_BUBBLE_V:
+        virtual = 2
+    elif schedule is Schedule.INTERLEAVED:
+        virtual = max(2, virtual)
+    else:
+        virtual = 1
+    return {"schedule": schedule, "virtual_stages": virtual}
+
+
+def _rest(job: Job, degrees: Mapping[str, int]) -> dict[str, Any]:
+    recompute = _choice(job, "recompute", Recompute, Recompute.NONE)
+    layers = max(0, job.count("recompute_layers") or 0) if recompute is Recompute.FIRST_LAYERS else 0
+    # below stage 3 weights are whole on every rank, and nothing of them is moved
+    is_moved = job.count("zero") == 3 or not job.count("zero")
+    offload_params = _choice(job, "offload_params", Offload, Offload.NONE) if is_moved else Offload.NONE
+    offload_optimizer = _choice(job, "offload_optimizer", Offload, Offload.NONE)
+    return {
+        "sp": bool(job.value("sp")) and degrees["tp"] > 1,
+        "cp_kind": _choice(job, "cp_kind", ContextKind, ContextKind.RING),
+        "dispatcher": _choice(job, "dispatcher", Dispatcher, Dispatcher.ALL_TO_ALL),
+        "recompute": recompute,
+        "recompute_layers": layers,
+        "offload_optimizer": offload_optimizer,
+        "offload_params": offload_params,
+        "offload_activations": _choice(job, "offload_activations", Offload, Offload.NONE),
+        "compile": Compile.DEFAULT if job.value("compile") else Compile.OFF,
+        "fused_loss": bool(job.value("fused_loss")),
+    }
+
+
+def _choice(job: Job, name: str, choice: type[Choice], usual: Choice) -> Choice:
+    """The member that a fact names in small letters with hyphens."""
+    words = {member.name.lower().replace("_", "-"): member for member in choice}
+    return words.get(str(job.value(name)), usual)
+
+
+def precision_said(job: Job) -> Precision | None:
+    """The number format that a file asks for."""
+    said = job.value("precision")
+    return code(str(said)) if said is not None and str(said) in _precisions() else None
+
+
+@cache
+def defaults() -> Mapping[str, Mapping[str, Any]]:
+    """What each tool takes where its file says nothing."""
+    return tomllib.loads(files("escala.checking").joinpath("data/defaults.toml").read_text("utf-8"))

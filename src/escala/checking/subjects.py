@@ -1,0 +1,172 @@
+"""What is judged: a job with its network, cluster, engine and plan as far as known. Judges nothing."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from escala.catalog.engines import engine as engine_named
+from escala.catalog.engines import find_engine
+from escala.checking.layouts import layout_of
+from escala.checking.machines import Missing
+from escala.checking.networks import network_of
+from escala.errors import InvalidInput
+from escala.foreign.facts import Value
+from escala.foreign.jobs import Job
+from escala.model.cluster import Cluster
+from escala.model.engine import Engine
+from escala.model.network import Network
+from escala.model.plan import Offload, Plan, Precision
+from escala.model.precision import recipe
+from escala.model.problem import Problem
+from escala.model.rejects import has_units
+from escala.planning.defaults import Assumed, Question, answerable
+
+ENGINE: Final = "pytorch"
+BF16_ENGINES: Final = {"hf-trainer": "hf-bf16"}
+"""Engines whose weights are fp32, and what they are when a job loads weights in 16 bit and trains them."""
+WITHOUT_ZERO: Final = {"deepspeed": "hf-trainer", "hf-deepspeed": "hf-trainer"}
+"""What stands in for an engine that only knows ZeRO where nothing is sharded."""
+TUNING: Final = frozenset(("transformers", "trl", "llamafactory", "axolotl", "torchtune"))
+OPTIMIZERS: Final = (("8bit", "adamw-8bit"), ("8-bit", "adamw-8bit"), ("adam", "adamw"), ("sgd", "sgd"))
+"""Parts of names, and the optimizer that they mean; the first one found counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A job with what is known of it; `problem` and `plan` are both there or both missing.
+
+    `gaps` are things that a file asks for and that no formula here knows.
+    """
+
+    job: Job
+    network: Network | None
+    cluster: Cluster | None
+    engine: Engine
+    problem: Problem | None = None
+    plan: Plan | None = None
+    assumed: tuple[Assumed, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+def subject_of(
+    job: Job, cluster: Cluster | None, lacking: Missing | None, *, total_tokens: float | None = None
+) -> Subject:
+    """The job on a cluster; `lacking` is what is missing where there is none."""
+    network, why = network_of(job)
+    engine, gaps = engine_of(job)
+    missing = [] if lacking is None else [lacking]
+    if network is None:
+        missing.append(Missing(what=f"no model: {why}", add="--model NAME, a config.json or its folder"))
+    found = Subject(
+        job=job, network=network, cluster=cluster, engine=engine, missing=tuple(missing), gaps=gaps
+    )
+    if network is not None and why:
+        assumed = Assumed(
+            name="network", value=network.name, reason=f"'{job.value('model')}' {why}", option="--model"
+        )
+        found = replace(found, assumed=(assumed,))
+    return found if network is None or cluster is None else _planned(found, network, cluster, total_tokens)
+
+
+def engine_of(job: Job) -> tuple[Engine, tuple[str, ...]]:
+    """The engine of the tool that runs the job, and which of its words none of the catalog means."""
+    names = [reading.engine for reading in job.readings if reading.engine is not None]
+    unknown = tuple(f"the engine '{name}'" for name in names if find_engine(name) is None)
+    known = [name for each in names if (name := find_engine(each)) is not None]
+    zero = job.count("zero") or 0
+    if "deepspeed" in known and zero > 0:
+        return engine_named("deepspeed"), unknown
+    name = next((each for each in known if each != "deepspeed"), known[0] if known else ENGINE)
+    if zero == 0:
+        name = WITHOUT_ZERO.get(name, name)
+    if str(job.value("dtype_weights")) in ("bf16", "fp16") and _method(job) in ("full", "pretrain"):
+        name = BF16_ENGINES.get(name, name)
+    return engine_named(name), unknown
+
+
+def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: float | None) -> Subject:
+    job = found.job
+    layout = layout_of(job, found.engine, cluster.devices)
+    found = replace(
+        found,
+        assumed=(*found.assumed, *layout.assumed),
+        missing=(*found.missing, *layout.missing),
+    )
+    if layout.plan is None:
+        return found
+    plan = layout.plan
+    if not has_units(cluster.accelerator, plan.precision):
+        instead = next(code for code in INSTEAD if has_units(cluster.accelerator, code))
+        asked, taken = recipe(plan.precision).name, recipe(instead).name
+        what = f"{asked} on {cluster.accelerator.name}: estimated as {taken}"
+        found = replace(found, gaps=(*found.gaps, what))
+        plan = replace(plan, precision=instead)
+    optimizer, gaps = _optimizer(job)
+    question = Question(
+        network=network,
+        cluster=cluster,
+        engine=found.engine.name,
+        sequence_tokens=_positive(job.count("sequence_tokens")),
+        global_batch=layout.global_batch,
+        total_tokens=total_tokens or _tokens(job, layout.global_batch),
+        method=_method(job),
+        lora_rank=_positive(job.count("lora_rank")) if _method(job) in ("lora", "qlora") else None,
+        optimizer=optimizer,
+        precision=recipe(plan.precision).name,
+    )
+    try:
+        problem, assumed = answerable(question)
+    except InvalidInput as error:
+        return replace(found, missing=(*found.missing, Missing(what=str(error), add="correct it")))
+    return replace(
+        found,
+        problem=problem,
+        plan=plan,
+        assumed=(*found.assumed, *assumed),
+        gaps=(*found.gaps, *gaps, *_method_gaps(job), *_offload_gaps(plan)),
+    )
+
+
+INSTEAD: Final = (Precision.BF16, Precision.FP16, Precision.FP32)
+
+
+def _method(job: Job) -> str:
+    said = str(job.value("method") or "")
+    if said in ("pretrain", "full", "lora", "qlora"):
+        return said
+    return "full" if any(reading.tool in TUNING for reading in job.readings) else "pretrain"
+
+
+def _method_gaps(job: Job) -> tuple[str, ...]:
+    bits = job.count("quantized_bits")
+    return ("weights in 8 bit: estimated in 16 bit, which needs more",) if bits == 8 else ()
+
+
+def _offload_gaps(plan: Plan) -> tuple[str, ...]:
+    moved = (plan.offload_optimizer, plan.offload_params, plan.offload_activations)
+    slow = "the seconds of states in host memory: their way over PCIe and the update on the processor"
+    return (slow,) if any(each is not Offload.NONE for each in moved) else ()
+
+
+def _optimizer(job: Job) -> tuple[str, tuple[str, ...]]:
+    """The optimizer by the name that the file has; AdamW for one that is not modelled, which is said."""
+    said = str(job.value("optimizer") or "adamw").lower()
+    name = next((known for part, known in OPTIMIZERS if part in said), None)
+    if name is not None and "adafactor" not in said:
+        return name, ()
+    return "adamw", (f"the optimizer {said}: estimated as AdamW, which needs more memory",)
+
+
+def _positive(count: int | None) -> int | None:
+    return count if count is not None and count > 0 else None
+
+
+def _tokens(job: Job, global_batch: int | None) -> float | None:
+    """Tokens of the run: as said, or steps * batch * sequence."""
+    said: Value | None = job.value("total_tokens")
+    if isinstance(said, int | float) and said > 0:
+        return float(said)
+    steps, sequence = job.count("steps"), job.count("sequence_tokens")
+    if steps is None or sequence is None or global_batch is None or min(steps, sequence) < 1:
+        return None
+    return float(steps) * global_batch * sequence
