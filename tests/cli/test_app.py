@@ -109,7 +109,7 @@ def test_examples_of_the_help_run(run, planned: Path, logs: Path, traces: Path, 
     ("arguments", "hint"),
     [
         (["plna"], "unknown verb 'plna': did you mean plan?"),
-        (["zzz"], "there are plan, explain, emit, "),
+        (["zzz"], "there are plan, explain, emit, check, catalog, "),
         (["plan", "llama-3.1-8b", "--gpuz", "8"], "did you mean --gpu or --gpus?"),
         (["doctor", "--jsn"], "did you mean --json?"),
         (["plan"], "missing argument 'MODEL'"),

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +17,8 @@ from foreign.seeds import seeds
 
 SEEDS: Final = seeds()
 CLUSTER: Final = cluster_for("h100-sxm", 8)
-MANY: Final = int(os.environ.get("ESCALA_TEST_MUTATIONS", "150"))
-"""Examples of each of the two tests; ESCALA_TEST_MUTATIONS=10000 is the long run."""
+MANY: Final = int(os.environ.get("ESCALA_TEST_MUTATIONS", "80"))
+"""Mutations that are tried; ESCALA_TEST_MUTATIONS=10000 is the long run."""
 VALUES: Final = st.sampled_from(
     (
         *("0", "-1", "1", "7", "1e400", "10000000000000000000000", "3.5", "true", "null", "~", "auto", '""'),
@@ -79,23 +78,21 @@ def _line_mutation(draw: st.DrawFn, lines: list[str]) -> list[str]:
     return changed
 
 
-def answered(path: Path, *, has_cluster: bool) -> CheckAnswer | None:
-    """The answer about a file, or None where it is refused in one line."""
+def answered(path: Path, *, has_cluster: bool) -> CheckAnswer | str:
+    """The answer about a file, or why it is refused."""
     try:
         job = read_job([str(path)], {"model": "llama-3.1-8b"} if has_cluster else {}, {})
         return checked(job, CLUSTER if has_cluster else None, None)
     except InvalidInput as error:
-        assert "\n" not in str(error)
-        return None
+        return str(error)
 
 
-@pytest.mark.parametrize("has_cluster", [False, True])
 @settings(
     max_examples=MANY,
     deadline=20_000,  # ms: what takes longer would not end
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(mutation=mutated())
+@given(mutation=mutated(), has_cluster=st.sampled_from((True, False, False, False)))
 def test_a_mutated_file_is_answered_or_refused(
     tmp_path: Path, mutation: tuple[str, bytes], has_cluster: bool
 ) -> None:
@@ -105,4 +102,7 @@ def test_a_mutated_file_is_answered_or_refused(
 
     found = answered(path, has_cluster=has_cluster)
 
-    assert found is None or all(each.severity in Severity for each in found.findings)
+    if isinstance(found, str):
+        assert "\n" not in found
+    else:
+        assert {each.severity for each in found.findings} <= set(map(str, Severity))

@@ -23,6 +23,8 @@ SAME_SHAPE: Final = frozenset(
 )
 """Words of names on the hub that tell apart weights of one shape."""
 DATE: Final = re.compile(r"\d{4}")
+VOCABULARY: Final = 50_304
+"""Words of GPT-2's tokenizer, padded to a multiple of 128, where a file has sizes without a vocabulary."""
 VERSION: Final = re.compile(r"v\d+(\.\d+)?")
 
 
@@ -56,8 +58,10 @@ def _by_files(job: Job) -> Iterator[tuple[Network | None, str]]:
     for reading in job.readings:
         if reading.shape is not None:
             name = str(job.value("model") or Path(reading.document.file).stem)
+            unsaid = {} if "vocab_size" in reading.shape else {"vocab_size": VOCABULARY}
+            why = f"has no vocabulary in the file: {VOCABULARY:,} words, those of GPT-2" if unsaid else ""
             try:
-                yield network_from_config(reading.shape, name, reading.document.file), ""
+                yield network_from_config({**reading.shape, **unsaid}, name, reading.document.file), why
             except InvalidInput as error:
                 yield None, f"the sizes in {reading.document.name} make no network: {error}"
     said = job.facts.get("model")
@@ -78,7 +82,7 @@ def _named(name: str, folder: Path) -> tuple[Network | None, str]:
         known = same_shape(name)
     if known is None:
         return None, f"the model '{name}' is not in the catalog"
-    return catalog.network(known), f"has the shape of {known}"
+    return catalog.network(known), f"'{name}' has its shape"
 
 
 def same_shape(name: str) -> str | None:

@@ -61,9 +61,7 @@ def subject_of(
         job=job, network=network, cluster=cluster, engine=engine, missing=tuple(missing), gaps=gaps
     )
     if network is not None and why:
-        assumed = Assumed(
-            name="network", value=network.name, reason=f"'{job.value('model')}' {why}", option="--model"
-        )
+        assumed = Assumed(name="network", value=network.name, reason=why, option="--model")
         found = replace(found, assumed=(assumed,))
     return found if network is None or cluster is None else _planned(found, network, cluster, total_tokens)
 

@@ -25,11 +25,8 @@ BROKEN_PIPE: Final = 141  # what a program ends with that SIGPIPE kills
 VERBS: Final = {
     "plan": "Rank the ways to train a network on a cluster.",
     "explain": "Say where one plan's time and memory go, and why it was chosen.",
-<<<<<<< HEAD
     "emit": "Write a plan as files of other tools, or say which can express it.",
-=======
     "check": "Read other tools' files: what is wrong, does it fit, how fast, what helps.",
->>>>>>> a62103d (Check other tools' files: findings, verdict, smallest change, better plan)
     "catalog": "Look up networks, devices, clusters and links with their sources.",
     "bench": "Measure this machine, for plans with its own numbers.",
     "validate": "Score published measurements against what the model predicts.",

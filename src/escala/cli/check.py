@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from escala.model.cluster import Cluster
 
 EXAMPLES = (
-    "escala check ds_config.json --model llama-3.1-8b --gpus 8 --gpu h100-sxm --seq 2048",
+    "escala check ds_config.json --model qwen3-8b --gpu b200 --gpus 8",
     "escala check ds_config.json --fix",
-    "escala check ds_config.json --version deepspeed=0.19.8 --json",
+    "escala check ds_config.json --version deepspeed=0.19 --json",
 )
 FACTS = {"model": "model", "seq": "sequence_tokens", "global_batch": "global_batch"}
 """Options that say what a file could say, with the name of the fact; what is given here counts first."""

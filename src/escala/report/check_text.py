@@ -225,5 +225,7 @@ def _print_end(console: Console, given: CheckAnswer) -> None:
     ]
     put(console)
     style = "green" if given.is_fine else "red"
-    end = "nothing found" if not parts else ", ".join(parts)
+    fits = given.estimate is None or given.estimate.verdict != "does not fit"
+    parts += [] if fits else ["does not fit"]
+    end = ", ".join(parts) or "nothing found"
     put(console, Text(end, style=f"{STRONG} {style}"))

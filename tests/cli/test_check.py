@@ -1,0 +1,94 @@
+"""`escala check`: exit codes, what is shown, what is written, and lines of a job in several files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+DEEPSPEED = """{
+  "train_micro_batch_size_per_gpu": 1,
+  "gradient_accumulation_steps": 4,
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": STAGE, "offload_param": {"device": "cpu"}}
+}
+"""
+MACHINE = ("--gpu", "a100-sxm-80gb", "--gpus", "8", "--seq", "2048")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(stage: int) -> str:
+        Path("ds.json").write_text(DEEPSPEED.replace("STAGE", str(stage)))
+        return "ds.json"
+
+    return write
+
+
+def test_a_job_without_faults_that_fits_answers_0(run, config):
+    result = run("check", config(3), "--model", "llama-3.1-8b", *MACHINE)
+
+    assert result.code == 0
+    assert "Fits: " in result.out
+    assert "llama-3.1-8b · 8.03 B parameters" in result.out
+
+
+def test_an_error_answers_1_with_file_line_reason_and_fix(run, config):
+    result = run("check", config(2))
+
+    assert result.code == 1
+    assert "ds.json:5: error: offload_param goes with stage 3, and the stage is 2" in result.out
+    assert "  fix    set stage to 3, or leave offload_param out (--fix)" in result.out
+    assert "[deepspeed-offload-param-stage]" in result.out
+    assert "add --gpu h100-sxm" in result.out
+    assert result.out.rstrip().endswith("1 error")
+
+
+def test_a_job_that_does_not_fit_answers_1_with_the_smallest_change(run, config):
+    Path("ds.json").write_text(DEEPSPEED.replace("STAGE", "2").replace("offload_param", "overlap"))
+
+    result = run("check", "ds.json", "--model", "llama-3.1-70b", "--json", *MACHINE)
+    found = json.loads(result.out)
+
+    assert result.code == 1
+    assert found["schema"] == "escala/check@1"
+    assert (found["errors"], found["estimate"]["verdict"]) == (0, "does not fit")
+    assert found["estimate"]["change"]["verdict"] in ("fits", "risky")
+
+
+def test_wrong_input_answers_2_in_one_line(run, config):
+    file = config(3)
+
+    assert run("check", "absent.json").code == 2
+    assert run("check", file, "--version", "transformers").code == 2
+    assert run("check", file, "--model", "no-such-model", *MACHINE).code == 2
+    assert run("check", file, "--gpu", "h100-sxm", "--cluster", "dgx-h100").code == 2
+
+
+def test_fix_writes_a_copy_and_shows_the_difference(run, config):
+    result = run("check", config(2), "--fix")
+
+    assert '"stage": 3' in Path("ds.fixed.json").read_text()
+    assert '+  "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}' in result.out
+    assert run("check", "ds.fixed.json").code == 0
+    assert run("check", "ds.json", "--fix").code == 2
+    assert sorted(path.name for path in Path().iterdir()) == ["ds.fixed.json", "ds.json"]
+
+
+def test_a_file_of_no_tool_is_said(run, config):
+    Path("notes.json").write_text('{"colour": "blue"}')
+
+    result = run("check", "notes.json")
+
+    assert result.code == 0
+    assert "notes.json: no tool that escala reads" in result.out
+
+
+def test_no_line_is_wider_than_the_terminal(run, config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    result = run("check", config(2), "--model", "llama-3.1-8b", "--network", "2 Gb/s", *MACHINE[:3], "16")
+
+    assert [line for line in result.out.splitlines() if len(line) > 80] == []
+    assert "16 devices are slower than one node" in " ".join(result.out.split())
