@@ -27,7 +27,15 @@ from docs_targets import TARGET_SECTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-OURS = ("model", "how-to", "index.md", "accuracy.md", "targets/index.md", "reference/rules.md", "../README.md")
+OURS = (
+    "model",
+    "how-to",
+    "index.md",
+    "accuracy.md",
+    "targets/index.md",
+    "reference/rules.md",
+    "../README.md",
+)
 PARTS = {**TABLES, **SECTIONS, **OPERATION_SECTIONS, **TARGET_SECTIONS, **RULE_SECTIONS}
 
 BLOCK = re.compile(
