@@ -11,6 +11,7 @@ TOOLS: Final = (
     "deepspeed",
     "accelerate",
     "megatron",
+    "maxtext",
     "torchrun",
     "script",
     "slurm",

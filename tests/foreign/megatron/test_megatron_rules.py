@@ -20,6 +20,7 @@ BASE = {
 SETTING = "CUDA_DEVICE_MAX_CONNECTIONS=1 "
 TP, PP, CP = "tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size"
 EP, VIRTUAL = "expert-model-parallel-size", "num-layers-per-virtual-pipeline-stage"
+GROUPED = "--moe-grouped-gemm --disable-bias-linear"
 FULL = "recompute-granularity full"
 
 
@@ -38,8 +39,9 @@ def job(folder: Path, options: str, *, setting: str = SETTING, version: str = ""
 
 
 CASES = {
-    "megatron-world": (f"{TP} 3 --num-attention-heads 9", f"{TP} 2"),
-    "megatron-heads": (f"{TP} 2 --num-attention-heads 9", f"{TP} 2 --num-attention-heads 10"),
+    "megatron-world": (f"{TP} 3 --num-attention-heads 9 --kv-channels 8", f"{TP} 2"),
+    "megatron-heads": (f"{TP} 2 --num-attention-heads 9 --kv-channels 8", f"{TP} 2 --num-attention-heads 16"),
+    "megatron-head-width": ("num-attention-heads 10", "num-attention-heads 10 --kv-channels 8"),
     "megatron-groups": (
         f"{TP} 4 --group-query-attention --num-query-groups 6",
         f"{TP} 2 --group-query-attention --num-query-groups 6",
@@ -65,8 +67,6 @@ CASES = {
         f"{PP} 4 --{VIRTUAL} 1 --global-batch-size 16",
     ),
     "megatron-few-micro-batches": (f"{PP} 4 --global-batch-size 6", f"{PP} 4 --global-batch-size 8"),
-    "megatron-rampup": ("rampup-batch-size 8 7 100", "rampup-batch-size 8 8 100"),
-    "megatron-rampup-ranks": ("rampup-batch-size 4 4 100", "rampup-batch-size 8 8 100"),
     "megatron-sequence": (  # 2 * lcm(2, 4) = 8
         f"{CP} 2 --{TP} 4 --sequence-parallel --seq-length 28",
         f"{CP} 2 --{TP} 4 --sequence-parallel --seq-length 24",
@@ -78,14 +78,18 @@ CASES = {
     ),
     "megatron-experts-missing": (f"{EP} 8", f"{EP} 1"),
     "megatron-expert-ranks": (
-        f"{EP} 8 --num-experts 16 --moe-grouped-gemm --{TP} 2 --sequence-parallel",  # 8 * 2 > 8
-        f"{EP} 8 --num-experts 16 --moe-grouped-gemm --{TP} 2 --sequence-parallel"
-        " --expert-tensor-parallel-size 1",
+        f"{EP} 8 --num-experts 16 {GROUPED} --{TP} 2 --sequence-parallel",  # 8 * 2 > 8
+        f"{EP} 8 --num-experts 16 {GROUPED} --{TP} 2 --sequence-parallel --expert-tensor-parallel-size 1",
     ),
     "megatron-grouped-gemm": (f"{EP} 4 --num-experts 8", f"{EP} 8 --num-experts 8"),
     "megatron-experts-without-sp": (
-        f"{EP} 4 --num-experts 8 --moe-grouped-gemm --{TP} 2",
+        f"{EP} 4 --num-experts 8 {GROUPED} --{TP} 2",
+        f"{EP} 4 --num-experts 8 {GROUPED} --{TP} 2 --sequence-parallel",
+    ),
+    "megatron-expert-biases": (
         f"{EP} 4 --num-experts 8 --moe-grouped-gemm --{TP} 2 --sequence-parallel",
+        f"{EP} 4 --num-experts 8 --moe-grouped-gemm --{TP} 2 --sequence-parallel"
+        " --expert-tensor-parallel-size 1",
     ),
     "megatron-replicated-states": ("-use-distributed-optimizer", f"-use-distributed-optimizer --{TP} 8"),
     "megatron-vocabulary": (
@@ -145,6 +149,23 @@ def test_groups_below_tp_are_an_error_before_core_0_16(tmp_path: Path) -> None:
     found = job(tmp_path, options, version="0.15.3").findings
 
     assert [(each.rule, each.severity) for each in found] == [("megatron-groups", "error")]
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "expected"),
+    [
+        ("rampup-batch-size 8 7 100", "0.16.1", ["megatron-rampup"]),  # 24 is no multiple of 7
+        ("rampup-batch-size 4 4 100", "0.16.1", ["megatron-rampup-ranks"]),
+        ("rampup-batch-size 8 8 100", "0.16.1", []),
+        ("rampup-batch-size 8 8 100", "0.17.1", []),
+        ("rampup-batch-size 8 8 100", "0.18.0", ["megatron-rampup-ignored"]),
+        ("rampup-batch-size 8 8 100", "core_r0.19", ["megatron-rampup-ignored"]),
+    ],
+)
+def test_batches_grow_evenly_before_core_0_18_and_not_at_all_since(
+    tmp_path: Path, options: str, version: str, expected: list[str]
+) -> None:
+    assert [each.rule for each in job(tmp_path, options, version=version).findings] == expected
 
 
 def test_layers_that_are_left_over_are_counted(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Megatron-LM's arguments in a shell script, in a file of arguments, or as --yaml-cfg. Knows no rule."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -72,7 +73,7 @@ def _reading(
         version_is=VersionIs.GIVEN if version else VersionIs.ASSUMED,
         role=Role.ARGUMENTS,
         document=document,
-        facts=(*launched, *facts_of(given)),
+        facts=(*launched, *facts_of(given), *_shard(given, launched)),
         findings=found,
         engine="megatron-core",
         shape=shape_of(given),
@@ -106,6 +107,17 @@ def _launched(before: tuple[Word, ...]) -> tuple[Fact, ...]:
     if found and "nnodes" not in given:
         found.append(fact("nodes", 1, found[0].place, found[0].said))
     return tuple(found)
+
+
+def _shard(given: Arguments, launched: tuple[Fact, ...]) -> Iterator[Fact]:
+    """Ranks of each group that shares states: data and context ranks / number of groups."""
+    devices = math.prod(each.value for each in launched if isinstance(each.value, int))
+    tp, pp = (given.count(f"{each}_model_parallel_size", 1) for each in ("tensor", "pipeline"))
+    name = "num_distributed_optimizer_instances"
+    groups = given.count(name)
+    if len(launched) == 2 and tp and pp and groups and devices % (tp * pp * groups) == 0:
+        shard = devices // (tp * pp * groups)
+        yield fact("shard", shard, given.place(name), given.spelled(name))
 
 
 def _references(given: Arguments) -> Iterator[Reference]:

@@ -23,6 +23,8 @@ EP: Final = "expert_model_parallel_size"
 ENDS: Final = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
 SHARED_GROUPS: Final = (0, 16)
 """The release of core that lets several ranks hold the keys and values of one group."""
+CONSTANT: Final = (0, 18)
+"""The release of core that knows no growing batch but by --step-batch-size-schedule."""
 BLACKWELL: Final = ("b100", "b200", "b300", "gb200", "gb300", "rtx-50", "rtx-pro", "rubin")
 CONNECTIONS: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
 PADDED_SHARE: Final = 0.01
@@ -35,7 +37,7 @@ def rules_of(job: Job, given: Arguments, version: str, variables: Mapping[str, W
     yield from _heads(given, version)
     yield from _stages(given)
     yield from _batch(job, given)
-    yield from _rampup(job, given)
+    yield from _rampup(job, given, version)
     yield from _sequence(given)
     yield from _experts(job, given)
     yield from _replicated(job, given)
@@ -66,6 +68,9 @@ def _world(job: Job, given: Arguments) -> Iterator[Finding]:
 def _heads(given: Arguments, version: str) -> Iterator[Finding]:
     """Heads and their groups are dealt to the ranks of TP."""
     tp, heads = given.count(TP, 1), given.count("num_attention_heads")
+    hidden = given.count("hidden_size")
+    if heads and hidden and hidden % heads and given.is_off("kv_channels"):
+        yield finding("megatron-head-width", given.place("num_attention_heads"), heads=heads, hidden=hidden)
     if not tp or tp < 2:
         return
     if heads and heads % tp:
@@ -163,18 +168,16 @@ def _batch(job: Job, given: Arguments) -> Iterator[Finding]:
         yield finding("megatron-few-micro-batches", node, number=number, pp=pp)
 
 
-def _rampup(job: Job, given: Arguments) -> Iterator[Finding]:
+def _rampup(job: Job, given: Arguments, version: str) -> Iterator[Finding]:
     """The batch grows by increments to the global batch, from a multiple of what ranks take at once."""
     node, batch = given.node("rampup_batch_size"), given.count("global_batch_size")
-    numbers = [each.scalar for each in node.items] if node is not None else []
-    if (
-        node is None
-        or batch is None
-        or not all(isinstance(each, int) for each in numbers)
-        or len(numbers) != 3
-    ):
+    counts = [each.scalar for each in node.items if isinstance(each.scalar, int)] if node else []
+    if node is None or batch is None or len(counts) != 3:
         return
-    start, step, _ = (int(each) for each in numbers if isinstance(each, int))
+    if not _is_before(version, CONSTANT):
+        yield finding("megatron-rampup-ignored", node, start=counts[0], batch=batch)
+        return
+    start, step, _ = counts
     micro, ranks = given.count("micro_batch_size"), data_ranks(job, given)
     if start > batch or step < 1 or (batch - start) % step:
         yield finding("megatron-rampup", node, start=start, step=step, batch=batch)
@@ -208,6 +211,8 @@ def _experts(job: Job, given: Arguments) -> Iterator[Finding]:
         fitting = ", ".join(str(n) for n in range(1, experts + 1) if experts % n == 0)
         yield finding("megatron-experts", given.place("num_experts"), experts=experts, ep=ep, fitting=fitting)
     etp = given.count("expert_tensor_parallel_size", tp) or 1
+    if etp > 1 and given.is_off("disable_bias_linear"):
+        yield finding("megatron-expert-biases", given.place("num_experts"), etp=etp)
     devices = job.count("devices")
     if devices and devices % pp == 0 and devices // pp % (ep * etp):
         place = given.place(EP, "num_experts")

@@ -1,0 +1,1 @@
+"""MaxText: YAML and key=value arguments of its programs."""
