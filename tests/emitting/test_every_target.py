@@ -18,7 +18,7 @@ from foreign.round import assert_written_or_refused, written
 
 HARM = "$(: > harm)"
 HOSTILE = f'it\'s "a" {HARM} `: > harm`; : > harm # {{x}} %s \\ & <b>'
-LOST: dict[str, frozenset[str]] = {}
+LOST: dict[str, frozenset[str]] = {"maxtext": frozenset(("compile",))}
 """Facts that the files of a target cannot hold, as its page says."""
 
 
