@@ -18,7 +18,7 @@ from escala.foreign.findings import Finding, finding, renamed
 from escala.foreign.places import Node
 
 
-class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a key takes: types (of JSON), values if there are few, the section in which a table lies."""
 
     types: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     section: str = ""
 
 
-class Gone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Gone(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A key of other versions: what replaces it, and in which version it went or will go."""
 
     to: str = ""
@@ -35,7 +35,7 @@ class Gone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The keys of one level; `strict` if the tool refuses others, else it passes over them."""
 
     keys: dict[str, Key] = {}
@@ -97,6 +97,10 @@ class KeyCheck:
     def _value(self, name: str, node: Node, key: Key) -> Iterator[Finding]:
         if isinstance(node.value, dict) and key.section in self.table.sections and key.section:
             yield from self.findings(node, key.section)
+            return
+        if isinstance(node.value, list) and key.section in self.table.sections and key.section:
+            for item in node.value:
+                yield from self.findings(item, key.section)
             return
         if is_open(node.scalar) and self.open_values:
             return

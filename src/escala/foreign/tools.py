@@ -16,6 +16,8 @@ TOOLS: Final = (
     "script",
     "slurm",
     "environment",
+    "kubernetes",
+    "skypilot",
 )
 """In the order in which they are asked; of equal scores the first counts."""
 CARRIERS: Final = frozenset(("slurm", "kubernetes", "skypilot"))

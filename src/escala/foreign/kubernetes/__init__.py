@@ -1,0 +1,1 @@
+"""Manifests of Kubernetes that train: TrainJob, PyTorchJob, JobSet, Job."""

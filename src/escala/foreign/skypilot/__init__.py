@@ -1,0 +1,1 @@
+"""SkyPilot's tasks."""
