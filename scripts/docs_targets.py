@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from escala.foreign.orders import ANY, Abilities, Order, Target, lacking
 from escala.model.plan import Compile, Offload
 from escala.model.precision import recipe
 from escala.planning.simplicity import describe
+from escala.report.planwords import word
 
 ROOT = Path(__file__).resolve().parents[1]
 NONE = "–"
@@ -87,8 +89,8 @@ def _also(able: Abilities) -> list[str]:
     return [*(str(each) for each in able.methods), *(name for name, is_there in has.items() if is_there)]
 
 
-def _words(choices: Iterable[object]) -> str:
-    return ", ".join(str(getattr(each, "name", each)).lower().replace("_", "-") for each in choices)
+def _words(choices: Iterable[IntEnum]) -> str:
+    return ", ".join(word(each) for each in choices)
 
 
 def target_plans() -> str:

@@ -35,7 +35,7 @@ ANY: Final = 1 << 30
 class Order:
     """One plan to be written; `digest` names the plan file, `model` and `data` are what the target loads.
 
-    `learning_rate` and `steps` are no part of a plan; the header says that they came from the command line.
+    `learning_rate` and `steps` are no part of a plan; the header says so.
     The plan itself is written beside all files as `plan.json`. `launch` is for files of a scheduler: the line
     of another target that it has to run on every node, beside that target's files; empty for a line of its
     own. The line reads MASTER_ADDR, MASTER_PORT and NODE_RANK (from 0), which the scheduler's file sets.
@@ -207,7 +207,6 @@ def header(target: Target, order: Order, mark: str = "#") -> str:
     lines = (
         f"{target.title} {target.version}, written by escala from plan {order.digest}",
         f"launch: {launch_line(target, order)}",
-        "from the command line, not from the plan: "
-        f"learning rate {order.learning_rate:g}, {order.steps} steps, data {order.data}",
+        f"no part of the plan: learning rate {order.learning_rate:g}, {order.steps} steps, data {order.data}",
     )
     return "".join(f"{mark} {line}\n" for line in lines)
