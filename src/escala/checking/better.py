@@ -6,6 +6,8 @@ from typing import Final
 from escala.checking.judging import Judged, judged
 from escala.errors import InvalidInput
 from escala.model.memory import Verdict
+from escala.model.plan import Plan, Precision
+from escala.model.problem import Problem
 from escala.planning.search import search
 from escala.planning.space import SpaceLimits
 
@@ -22,15 +24,23 @@ class Better:
     is_near: bool
 
 
-def better_plan(given: Judged) -> Better | None:
-    """The simplest plan near the best that the engine can run; None where none fits or can be planned."""
+def recommended(problem: Problem, precision: Precision) -> Plan | None:
+    """What the search recommends; None where nothing fits, or where it knows no answer."""
     try:
-        found = search(given.problem, SpaceLimits(precision=given.plan.precision), top=1)
+        found = search(problem, SpaceLimits(precision=precision), top=1)
     except InvalidInput:
         return None
     if found.ranking is None or found.recommended is None:
         return None
-    best = judged(given.problem, found.ranking.plans[found.recommended])
+    return found.ranking.plans[found.recommended]
+
+
+def better_plan(given: Judged) -> Better | None:
+    """The simplest plan near the best that the engine can run; None where none fits or can be planned."""
+    plan = recommended(given.problem, given.plan.precision)
+    if plan is None:
+        return None
+    best = judged(given.problem, plan)
     gain = given.step_s / best.step_s - 1.0
     is_near = gain <= NEAR and given.verdict is not Verdict.DOES_NOT_FIT
     return Better(judged=best, gain=gain, is_near=is_near)

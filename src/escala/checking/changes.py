@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from escala.checking.better import recommended
 from escala.checking.judging import Judged, judged
 from escala.foreign.facts import Value
 from escala.model.columns import Bool
@@ -16,9 +17,12 @@ from escala.model.problem import Problem
 from escala.model.rejects import needs
 from escala.model.workload import Lora, Method
 from escala.planning.scaling import on
+from escala.planning.simplicity import describe
 from escala.planning.space import divisors
 from escala.units import show_bytes
 
+LAYOUT: Final = ("tp", "pp", "cp", "ep", "zero", "micro_batch")
+"""Fields of a plan whose names are those of facts."""
 MOST_DEVICES: Final = 1 << 14
 OFFLOADING: Final = ("deepspeed", "hf-deepspeed", "hf-trainer", "hf-bf16", "torchtune", "trl-fsdp2")
 """Engines of which a file can move optimizer states to the host."""
@@ -76,6 +80,7 @@ def _attempts(problem: Problem, plan: Plan) -> Iterator[_Try]:
                 yield replace(second, title=title, facts=facts)
     leanest = _leanest(problem, plan)
     yield leanest
+    yield from _other_layout(problem, plan)
     yield from _more_devices(leanest)
     yield from _other_training(leanest)
 
@@ -149,6 +154,21 @@ def _leanest(problem: Problem, plan: Plan) -> _Try:
         facts["zero"] = 3
     title = "full recompute, micro-batch 1" + (" and ZeRO-3 / FSDP over all replicas" if replicas > 1 else "")
     return _Try(title=title, facts=facts, problem=problem, plan=lean)
+
+
+def _other_layout(problem: Problem, plan: Plan) -> Iterator[_Try]:
+    """The plan that the search recommends on these devices, with what it sets."""
+    best = recommended(problem, plan.precision)
+    if best is None:
+        return
+    facts: dict[str, Value] = {
+        name: value for name in LAYOUT if (value := getattr(best, name)) != getattr(plan, name)
+    }
+    if best.micro_batches != plan.micro_batches and best.pp == 1:
+        facts["accumulation"] = best.micro_batches
+    if best.recompute is not plan.recompute:
+        facts["recompute"] = best.recompute.name.lower().replace("_", "-")
+    yield _Try(title=f"another layout, {describe(best)}", facts=facts, problem=problem, plan=best)
 
 
 def _more_devices(lean: _Try) -> Iterator[_Try]:

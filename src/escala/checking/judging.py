@@ -136,9 +136,9 @@ def _offloaded_bytes(problem: Problem, plan: Plan, result: Estimate) -> float:
         total += float(kinds.weights_bytes[0])
     if plan.offload_optimizer is Offload.CPU:
         held = estimate(problem, Plans.of(_without_offload(plan))).memory.kinds
-        per_gradient = problem.engine.memory.gradient_bytes
-        total += float(held.optimizer_bytes[0])
-        total += float(held.gradients_bytes[0]) * max(1.0, HOST_GRADIENT_BYTES / per_gradient)
+        stored = problem.engine.memory.gradient_bytes
+        wider = max(1.0, HOST_GRADIENT_BYTES / stored) if stored else 1.0
+        total += float(held.optimizer_bytes[0]) + wider * float(held.gradients_bytes[0])
     if plan.offload_activations is Offload.CPU:
         kept = estimate(problem, Plans.of(_without_offload(plan))).memory.kinds.activations_bytes[0]
         total += max(0.0, float(kept) - float(kinds.activations_bytes[0]))
