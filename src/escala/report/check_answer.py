@@ -3,7 +3,8 @@
 All numbers are in base units; an interval is the 80 % range of the model's error on published runs.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from escala.report.answer import AssumptionView, Interval
@@ -107,7 +108,10 @@ class OneNodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherPlanView:
-    """Another plan for the job; `by_hand` are settings that no edit of the files could be found for."""
+    """Another plan for the job; `by_hand` are settings without an edit of the files.
+
+    `texts` are whole files by name for the job's own tool, `target`, where that can express the plan.
+    """
 
     title: str
     plan: dict[str, Any]
@@ -120,6 +124,8 @@ class OtherPlanView:
     gain: float
     keeps_training: bool
     by_hand: tuple[str, ...] = ()
+    target: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

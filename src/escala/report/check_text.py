@@ -44,6 +44,7 @@ PHASES: Final = {
     "save": "save",
 }
 LEAST_SHARE: Final = 0.02
+MOST_LINES: Final = 24
 
 
 def print_checked(console: Console, given: CheckAnswer) -> None:
@@ -204,6 +205,19 @@ def _print_better(console: Console, given: EstimateView) -> None:
         gain = f"{faster}: {digits(best.tokens_per_s_per_device)} tok/s a device"
         texts = [glued(best.plan_title), gain, f"{gib(best.needed_bytes)} GiB a device, {best.verdict}"]
         hanging(console, "Better", flow(texts, room(console)))
+        for name, text in best.texts.items():
+            _print_file(console, f"{name} for {best.target}", text)
+
+
+def _print_file(console: Console, title: str, text: str) -> None:
+    """A file as it would be written, without its comments; long ones are in the JSON."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    put(console, Text(f"{title}:", style=QUIET), indent=9)
+    for line in lines[:MOST_LINES]:
+        put(console, Text(line, style=QUIET), indent=9)
+    if len(lines) > MOST_LINES:
+        rest = f"{len(lines) - MOST_LINES} more lines: `escala emit`, or --json"
+        put(console, Text(rest, style=QUIET), indent=9)
 
 
 def _print_fix(console: Console, given: FixView) -> None:

@@ -1,12 +1,12 @@
 """Builds the answer to `check`: findings of files, model and devices, then the prediction. Draws nothing."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from escala import __version__
-from escala.checking.better import better_plan
+from escala.checking.better import Better, better_plan
 from escala.checking.changes import Change, smallest_change
 from escala.checking.fixes import Wish, fixed, wishes, write_fixed
 from escala.checking.judging import Judged, judged
@@ -40,6 +40,7 @@ from escala.report.check_answer import (
     RunView,
     TrafficView,
 )
+from escala.report.check_files import files_of
 from escala.report.plan_view import VERDICTS, terms
 from escala.report.planwords import plan_keys
 from escala.report.problem_view import calibration_view, times, tokens_per_step
@@ -165,9 +166,7 @@ def _estimate(subject: Subject, own: Judged, change: Change | None) -> EstimateV
         one_node=None if alone is None else OneNodeView(**asdict(alone)),
         run=_run(own, ratio),
         change=None if change is None else _change(subject.job, own, change),
-        better=None
-        if best is None
-        else _other("better plan", own, best.judged, keeps_training=True, by_hand=()),
+        better=None if best is None else _better(subject.job, own, best),
         is_near_best=best is not None and best.is_near,
         notes=calibration_view(problem).notes,
     )
@@ -212,6 +211,14 @@ def _run(own: Judged, ratio: float) -> RunView | None:
 def _change(job: Job, own: Judged, change: Change) -> OtherPlanView:
     by_hand = edits_of(job, change.facts)[1]
     return _other(change.title, own, change.judged, keeps_training=change.keeps_training, by_hand=by_hand)
+
+
+def _better(job: Job, own: Judged, best: Better) -> OtherPlanView:
+    other = _other("better plan", own, best.judged, keeps_training=True, by_hand=())
+    if best.is_near:
+        return other
+    target, texts = files_of(job, best.judged)
+    return replace(other, target=target, texts=texts)
 
 
 def _other(

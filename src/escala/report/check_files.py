@@ -1,0 +1,43 @@
+"""Another plan for a checked job as files of the tool that the job already uses. Decides nothing."""
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from escala.checking.judging import Judged
+from escala.emitting import targets
+from escala.errors import InvalidInput
+from escala.foreign.jobs import Job
+from escala.foreign.orders import Writer, lacking
+from escala.report.emit_view import Wishes, order_of
+from escala.report.planfile import PlanFile
+
+
+def files_of(job: Job, wanted: Judged) -> tuple[str, Mapping[str, str]]:
+    """The target's title and its files by name; empty where no tool of the job can express the plan."""
+    try:
+        order, _ = order_of(PlanFile(problem=wanted.problem, plans=(wanted.plan,)), 0, _wishes(job))
+    except InvalidInput:
+        return "", {}
+    for writer in _writers(job):
+        if not lacking(writer.TARGET, order):
+            title = f"{writer.TARGET.title} {writer.TARGET.version}"
+            return title, {each.name: each.text for each in writer.write(order)}
+    return "", {}
+
+
+def _writers(job: Job) -> Iterator[Writer]:
+    """Writers of the tools that the job's files are for, in the order of the files."""
+    for reading in job.readings:
+        for writer in targets.writers().values():
+            if cast(str, writer.__name__).split(".")[-2] == reading.tool:  # type: ignore[attr-defined] # modules
+                yield writer
+
+
+def _wishes(job: Job) -> Wishes:
+    """What no plan knows and the files say."""
+    model, rate, steps = job.value("model"), job.value("learning_rate"), job.count("steps")
+    return Wishes(
+        model=str(model) if model is not None else None,
+        learning_rate=float(rate) if isinstance(rate, int | float) and rate > 0 else None,
+        steps=steps if steps is not None and steps > 0 else None,
+    )
