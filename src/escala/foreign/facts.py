@@ -51,6 +51,7 @@ FACTS: Final[Mapping[str, str]] = {
     "sp": "whether sequence parallelism goes with tensor parallelism",
     "pp": "pipeline degree",
     "schedule": "gpipe, 1f1b, interleaved or zero-bubble-v",
+    "stage_layers": "layers of each stage of a pipeline in order, where they are listed",
     "virtual_stages": "stages of a pipeline on each of its ranks",
     "cp": "context parallel degree",
     "cp_kind": "ring, all-gather or ulysses",
@@ -72,18 +73,23 @@ YES_NO: Final = {"true": True, "yes": True, "1": True, "false": False, "no": Fal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing that a file says; `said` is the key as it stands there."""
+    """One thing that a file says; `said` is the key as it stands there.
+
+    A default of the tool itself counts after what any file says, and contradicts none.
+    """
 
     name: str
     value: Value
     place: Place
     said: str
+    is_default: bool = False
 
 
-def fact(name: str, value: Value, node: Node | Place, said: str) -> Fact:
+def fact(name: str, value: Value, node: Node | Place, said: str, *, is_default: bool = False) -> Fact:
     """A fact of the vocabulary at the place of a node."""
     assert name in FACTS, name
-    return Fact(name=name, value=value, place=node.entry if isinstance(node, Node) else node, said=said)
+    place = node.entry if isinstance(node, Node) else node
+    return Fact(name=name, value=value, place=place, said=said, is_default=is_default)
 
 
 def count_of(node: Node | None) -> int | None:

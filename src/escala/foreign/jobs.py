@@ -194,16 +194,16 @@ def _facts(readings: tuple[Reading, ...], given: Mapping[str, Value]) -> dict[st
     facts = {
         name: Fact(name=name, value=value, place=here, said=f"--{name}") for name, value in given.items()
     }
-    for reading in readings:
-        for each in reading.facts:
-            facts.setdefault(each.name, each)
+    for each in sorted((each for reading in readings for each in reading.facts), key=lambda e: e.is_default):
+        facts.setdefault(each.name, each)
     return _multiplied(facts)
 
 
 def _multiplied(facts: dict[str, Fact]) -> dict[str, Fact]:
     """With devices = nodes * devices of each node, where no file says that number itself."""
     nodes, each = (facts.get(name) for name in ("nodes", "devices_per_node"))
-    if "devices" in facts or nodes is None or each is None:
+    said_itself = "devices" in facts and not facts["devices"].is_default
+    if said_itself or nodes is None or each is None:
         return facts
     if not isinstance(nodes.value, int) or not isinstance(each.value, int):
         return facts
@@ -223,7 +223,7 @@ def _contradictions(readings: tuple[Reading, ...], given: Mapping[str, Value]) -
     first: dict[str, tuple[Fact, Reading]] = {}
     orders = [each for each in readings if each.role is not Role.ALLOCATION]
     for reading in (each for each in orders if not each.document.is_remark):
-        for each in reading.facts:
+        for each in (each for each in reading.facts if not each.is_default):
             other, origin = first.setdefault(each.name, (each, reading))
             replaced = origin.tool == reading.tool and origin is not reading and each.name in origin.overrides
             if other.value != each.value and not replaced and each.name not in FEWER | given.keys():

@@ -16,6 +16,9 @@ TOOLS: Final = (
     "script",
     "slurm",
     "environment",
+    "torchtitan",
+    "torchtune",
+    "lightning",
     "kubernetes",
     "skypilot",
 )

@@ -1,0 +1,1 @@
+"""Lightning: Trainer(...) in Python files, and the trainer block of LightningCLI YAML."""
