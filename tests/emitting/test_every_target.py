@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from escala.emitting.targets import writer_of, writers
+from escala.foreign.facts import FACTS
 from escala.foreign.jobs import read_job
 from escala.foreign.orders import lacking, launch_line
 from foreign.plans import ORDERS
@@ -18,7 +19,11 @@ from foreign.round import assert_written_or_refused, written
 
 HARM = "$(: > harm)"
 HOSTILE = f'it\'s "a" {HARM} `: > harm`; : > harm # {{x}} %s \\ & <b>'
-LOST: dict[str, frozenset[str]] = {"maxtext": frozenset(("compile",))}
+LOST: dict[str, frozenset[str]] = {
+    "maxtext": frozenset(("compile",)),
+    "tf-config": frozenset(FACTS),
+    "torchrun": frozenset(FACTS) - {"devices", "learning_rate", "steps"},
+}
 """Facts that the files of a target cannot hold, as its page says."""
 
 

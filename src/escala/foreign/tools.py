@@ -21,6 +21,8 @@ TOOLS: Final = (
     "lightning",
     "kubernetes",
     "skypilot",
+    "tensorflow",
+    "flower",
 )
 """In the order in which they are asked; of equal scores the first counts."""
 CARRIERS: Final = frozenset(("slurm", "kubernetes", "skypilot"))

@@ -146,3 +146,11 @@ def _key(word: Word, match: re.Match[str], text: str) -> Place:
     start = word.place.start + len(match.group(1))
     is_there = text.startswith(match.group(1) + match.group(2), word.place.start)
     return replace(word.place, start=start, end=start + len(match.group(2))) if is_there else word.place
+
+
+def as_number(text: str, kind: type[int] | type[float]) -> int | float | None:
+    """The number that a parser of options makes of a word; None where it makes none."""
+    try:
+        return kind(text)
+    except ValueError:
+        return None

@@ -9,7 +9,8 @@ from escala.foreign.facts import Fact, fact
 from escala.foreign.findings import Finding
 from escala.foreign.jobs import Job
 from escala.foreign.readings import Reading, Reference, Role, VersionIs
-from escala.foreign.torchrun.commands import Launch, launches_of
+from escala.foreign.shelltext import flags
+from escala.foreign.torchrun.commands import Launch, as_number, launches_of
 from escala.foreign.torchrun.rules import rules_of
 
 NAME: Final = "torchrun"
@@ -69,6 +70,20 @@ def _facts(launch: Launch) -> Iterator[Fact]:
         node = launch.said("nproc-per-node")
         said = "--nnodes and --nproc-per-node"
         yield fact("devices", nodes * processes, node if node is not None else launch.place, said)
+    yield from _own(launch)
+
+
+def _own(launch: Launch) -> Iterator[Fact]:
+    """Steps and learning rate of escala's own training."""
+    words = [word.text for word in launch.arguments]
+    if launch.script is None or launch.script.text != "escala" or words[:1] != ["train"]:
+        return
+    given = flags(launch.arguments)
+    for option, name, kind in (("steps", "steps", int), ("lr", "learning_rate", float)):
+        word, values = given.get(option, (None, ()))
+        value = as_number(values[0].text, kind) if values else None
+        if word is not None and value is not None:
+            yield fact(name, value, word.place, f"--{option}")
 
 
 def _nodes(launch: Launch) -> int | None:

@@ -11,7 +11,7 @@ from escala.foreign.jobs import Job
 from escala.foreign.keys import KeyCheck, table
 from escala.foreign.places import Node, Scalar
 from escala.foreign.readings import Reading
-from escala.foreign.torchrun.commands import Launch
+from escala.foreign.torchrun.commands import Launch, as_number
 
 HERE: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 DEVICES: Final = ("auto", "gpu", "cpu", "xpu", "mps", "hpu", "npu", "mtia")
@@ -45,17 +45,10 @@ def _options(launch: Launch) -> Iterator[Finding]:
 
 def _typed(given: Scalar, types: tuple[str, ...]) -> Scalar:
     """What the parser makes of a word of a command line."""
-    if isinstance(given, str) and "string" not in types:
-        return next((kind(given) for kind in (int, float) if _reads(kind, given)), given)
-    return given
-
-
-def _reads(kind: type[int] | type[float], text: str) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True
+    if not isinstance(given, str) or "string" in types:
+        return given
+    numbers = (as_number(given, int), as_number(given, float))
+    return next((each for each in numbers if each is not None), given)
 
 
 def _old(launch: Launch) -> Iterator[Finding]:

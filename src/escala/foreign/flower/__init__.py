@@ -1,0 +1,1 @@
+"""Flower: the pyproject.toml of its apps."""

@@ -1,0 +1,1 @@
+"""TensorFlow: the variable TF_CONFIG, and strategies in scripts."""
