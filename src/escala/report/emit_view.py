@@ -77,7 +77,7 @@ class TargetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenView:
-    """The files that were written, and the command that starts them on each of `nodes` nodes."""
+    """The files that were written, and the command that starts them, on each of `nodes` nodes."""
 
     target: str
     folder: str
@@ -137,14 +137,13 @@ def emission(
     answer = replace(_answer(order, assumed, named, [found]), in_place_of=asked)
     if found.reasons:
         return answer, {}
-    files = writer.write(order)
-    line = launch_line(writer.TARGET, order)
+    files, starter = list(writer.write(order)), writer.TARGET
     if wrapper is not None:
-        started = replace(order, launch=line)
-        _refuse(wrapper.TARGET, started)
-        files, line = [*files, *wrapper.write(started)], launch_line(wrapper.TARGET, started)
+        started, starter = replace(order, launch=launch_line(writer.TARGET, order)), wrapper.TARGET
+        _refuse(starter, started)
+        files += wrapper.write(started)
     files.append(OutFile(name=PLAN_NAME, text=plan_bytes(file, row).decode()))
-    return replace(answer, written=_written(to, line, files, order)), _by_name(files)
+    return replace(answer, written=_written(to, starter, files, order)), _by_name(files)
 
 
 def order_of(file: PlanFile, row: int, wishes: Wishes) -> tuple[Order, tuple[AssumptionView, ...]]:
@@ -295,6 +294,7 @@ def _by_name(files: Iterable[OutFile]) -> dict[str, OutFile]:
     return found
 
 
-def _written(to: str, line: str, files: Iterable[OutFile], order: Order) -> WrittenView:
+def _written(to: str, starter: Target, files: Iterable[OutFile], order: Order) -> WrittenView:
     names = tuple(dict.fromkeys(each.name for each in files))
-    return WrittenView(target=to, folder=to, files=names, launch=line, nodes=order.nodes)
+    nodes = 1 if starter.wraps else order.nodes  # a scheduler's file is handed in once
+    return WrittenView(target=to, folder=to, files=names, launch=launch_line(starter, order), nodes=nodes)
