@@ -81,7 +81,7 @@ def facts_of(row: Mapping[str, str]) -> dict[str, Value]:
         degree = re.search(rf"\b{axis} ?(\d+)", text)
         if degree:
             found[name] = int(degree[1])
-    if int(found.get("tp", 1)) > 1:
+    if "tp" in found and found["tp"] != 1:
         found["sp"] = True
     for name, key in (("grad_accum", "accumulation"), ("global_batch", "global_batch")):
         if row[name].isdigit():
@@ -188,9 +188,9 @@ def lines(rows: list[dict[str, str]]) -> Iterator[tuple[str, bool | None, bool |
         text += f" {found.needed_bytes / GIB:6.1f} of {row['mem_gb']:>3} GiB"
         near = None
         if rate is not None:
-            error = found.device_tokens_per_s / rate[0] - 1
-            near = abs(error) <= rate[1]
-            text += f"  {found.device_tokens_per_s:8,.0f} tok/s of {rate[0]:8,.0f} ({error:+.0%})"
+            off = found.device_tokens_per_s / rate[0] - 1
+            near = abs(off) <= rate[1]
+            text += f"  {found.device_tokens_per_s:8,.0f} tok/s of {rate[0]:8,.0f} ({off:+.0%})"
         if found.verdict is Verdict.DOES_NOT_FIT:
             change = smallest_change(found)
             text += f"  {'no change fits' if change is None else change.title}"

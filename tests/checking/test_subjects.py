@@ -142,3 +142,8 @@ def test_the_files_name_the_machine_and_the_command_line_counts_first() -> None:
     assert (own["gpu"], own["gpus"], own["gpus_per_node"]) == ("a100-sxm-80gb", 16, 4)
     assert given is not None
     assert (given["gpu"], given["gpus"]) == ("h100-sxm", 32)
+
+
+@pytest.mark.parametrize("facts", [{"devices": 0}, {"devices": 10**9}, {"nodes": 0, "devices_per_node": 8}])
+def test_a_number_of_devices_that_no_cluster_has_is_none(facts: dict[str, int]) -> None:
+    assert devices_of(job_of(**facts)) is None

@@ -88,6 +88,8 @@ def engine_name(name: str) -> str:
 
 def find_engine(name: str) -> str | None:
     """The engine that a name or alias means; None when there is none."""
+    if name in engines():
+        return name  # without reading all files for their aliases
     aliases = {known: _engine_table(known).get("aliases", ()) for known in engines()}
     names = {plain(each): known for known in aliases for each in (known, *aliases[known])}
     return names.get(plain(name))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from escala.catalog.accelerators import accelerator_name
+from escala.catalog.clusters import MOST_DEVICES
 from escala.errors import InvalidInput
 from escala.foreign.jobs import Job
 
@@ -18,11 +19,10 @@ class Missing:
 
 
 def devices_of(job: Job) -> int | None:
-    """Devices of the whole job: as said, or nodes * devices on each."""
+    """Devices of the whole job: as said, or nodes * devices on each; None for a number that no cluster has."""
     said, nodes, each = job.count("devices"), job.count("nodes"), job.count("devices_per_node")
-    if said is not None:
-        return said
-    return each * (nodes or 1) if each is not None else None
+    found = said if said is not None else None if each is None else each * (1 if nodes is None else nodes)
+    return found if found is not None and 1 <= found <= MOST_DEVICES else None
 
 
 def machine_of(job: Job, given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, Missing | None]:
@@ -46,7 +46,7 @@ def machine_of(job: Job, given: Mapping[str, Any]) -> tuple[dict[str, Any] | Non
 def _per_node(job: Job, devices: int) -> int | None:
     """Devices on a node where the files say so and it is not more than there are."""
     said, nodes = job.count("devices_per_node"), job.count("nodes")
-    if said is not None:
+    if said is not None and said >= 1:
         return min(said, devices)
     return devices // nodes if nodes is not None and nodes > 1 and devices % nodes == 0 else None
 
