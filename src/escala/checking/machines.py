@@ -19,7 +19,7 @@ class Missing:
 
 
 def devices_of(job: Job) -> int | None:
-    """Devices of the whole job: as said, or nodes * devices on each; None for a number that no cluster has."""
+    """Devices of the job: as said, or nodes * devices on each; None for a number that no cluster has."""
     said, nodes, each = job.count("devices"), job.count("nodes"), job.count("devices_per_node")
     found = said if said is not None else None if each is None else each * (1 if nodes is None else nodes)
     return found if found is not None and 1 <= found <= MOST_DEVICES else None
