@@ -66,6 +66,17 @@ class Judged:
         return max(self.device_verdict, self.host.verdict or Verdict.FITS)
 
     @property
+    def kind_bytes(self) -> dict[str, float]:
+        """Bytes on the device by kind, without those that are in host memory."""
+        kinds = self.estimate.memory.kinds
+        found = {
+            name.removesuffix("_bytes"): float(getattr(kinds, name)[0]) for name in type(kinds).__slots__
+        }
+        moved = ["weights"] if self.plan.offload_params is not Offload.NONE else []
+        moved += ["gradients"] if self.plan.offload_optimizer is not Offload.NONE else []
+        return found | dict.fromkeys(moved, 0.0)
+
+    @property
     def step_s(self) -> float:
         """Seconds of a step."""
         return float(self.estimate.step_s[0])

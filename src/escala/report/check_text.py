@@ -126,9 +126,9 @@ def _print_memory(console: Console, given: EstimateView) -> None:
     kinds = [f"{LEDGER[f'{name}_bytes'][0]} {gib(size)}" for name, size in held if size > 0]
     hanging(console, "", flow(["largest:", *kinds], room(console)))
     most = f" to {gib(host.most)}" if host.most > host.running else ""
-    known = "not known" if host.capacity is None else gib(host.capacity)
+    known = ", its memory is not known" if host.capacity is None else f" of {gib(host.capacity)}"
     texts = [
-        f"GiB a node: running {gib(host.running)}{most} of {known}",
+        f"GiB a node: running {gib(host.running)}{most}{known}",
         f"{gib(host.load)} where every rank loads all weights",
     ]
     hanging(console, "Host", flow(texts, room(console)))
@@ -210,14 +210,14 @@ def _print_better(console: Console, given: EstimateView) -> None:
 
 
 def _print_file(console: Console, title: str, text: str) -> None:
-    """A file as it would be written, without its comments; long ones are in the JSON."""
+    """A short file as it would be written, without its comments; long ones are in the JSON."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    put(console, Text(f"{title}:", style=QUIET), indent=9)
-    for line in lines[:MOST_LINES]:
-        put(console, Text(line, style=QUIET), indent=9)
     if len(lines) > MOST_LINES:
-        rest = f"{len(lines) - MOST_LINES} more lines: `escala emit`, or --json"
-        put(console, Text(rest, style=QUIET), indent=9)
+        put(console, Text(f"{title}: --json, or `escala emit`", style=QUIET), indent=9)
+        return
+    put(console, Text(f"{title}:", style=QUIET), indent=9)
+    for line in lines:
+        console.print(Text(f"{'':11}{line}", style=QUIET), no_wrap=True, overflow="ellipsis")
 
 
 def _print_fix(console: Console, given: FixView) -> None:

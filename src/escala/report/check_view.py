@@ -173,7 +173,7 @@ def _estimate(subject: Subject, own: Judged, change: Change | None) -> EstimateV
 
 
 def _device(own: Judged) -> DeviceMemoryView:
-    known, kinds = own.problem.assumptions, own.estimate.memory.kinds
+    known = own.problem.assumptions
     return DeviceMemoryView(
         verdict=VERDICTS[own.device_verdict],
         needed=own.needed_bytes,
@@ -181,9 +181,7 @@ def _device(own: Judged) -> DeviceMemoryView:
         high=own.needed_bytes * known.memory_interval_high,
         capacity=own.problem.accelerator.memory_bytes,
         by_phase=own.phase_bytes,
-        by_kind={
-            name.removesuffix("_bytes"): float(getattr(kinds, name)[0]) for name in type(kinds).__slots__
-        },
+        by_kind=own.kind_bytes,
     )
 
 
