@@ -12,6 +12,7 @@ TOOLS: Final = (
     "accelerate",
     "megatron",
     "maxtext",
+    "automodel",
     "torchrun",
     "script",
     "slurm",

@@ -1,0 +1,1 @@
+"""NeMo AutoModel: YAML of its recipes."""
