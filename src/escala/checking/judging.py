@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.estimate import Estimate, estimate
-from escala.model.memory import Phases, Verdict, verdict, with_slack
+from escala.model.memory import Phases, Verdict, early_gradients, verdict, with_slack
 from escala.model.parameters import network_parameters
 from escala.model.plan import Offload, Plan, Plans
 from escala.model.problem import Problem
@@ -92,11 +92,13 @@ class Judged:
 def judged(problem: Problem, plan: Plan) -> Judged:
     """The prediction of one plan, with what offload moves from device to host."""
     result = estimate(problem, Plans.of(plan))
-    moved = _moved_bytes(problem, plan, result)
-    phases = {
-        each.name.removesuffix("_bytes"): max(0.0, float(getattr(result.memory.phases, each.name)[0]) - moved)
-        for each in fields(Phases)
-    }
+    weights, gradients = _moved_bytes(plan, result)
+    holds = _with_gradients(problem, plan)
+    phases = {}
+    for name in (each.name for each in fields(Phases)):
+        left = float(getattr(result.memory.phases, name)[0]) - weights - (gradients if name in holds else 0.0)
+        phases[name.removesuffix("_bytes")] = max(0.0, left)
+    moved = weights + gradients
     needed = float(result.memory.needed_bytes[0]) if moved == 0 else _needed(problem, result, phases, moved)
     return Judged(
         problem=problem,
@@ -109,12 +111,18 @@ def judged(problem: Problem, plan: Plan) -> Judged:
     )
 
 
-def _moved_bytes(problem: Problem, plan: Plan, result: Estimate) -> float:
-    """Bytes that leave the device beside optimizer state, which the model moves itself."""
+def _moved_bytes(plan: Plan, result: Estimate) -> tuple[float, float]:
+    """Weights and gradients that leave the device; optimizer state the model moves itself."""
     kinds = result.memory.kinds
     weights = float(kinds.weights_bytes[0]) if plan.offload_params is not Offload.NONE else 0.0
-    is_moved = plan.offload_optimizer is not Offload.NONE
-    return weights + (float(kinds.gradients_bytes[0]) if is_moved else 0.0)
+    gradients = float(kinds.gradients_bytes[0]) if plan.offload_optimizer is not Offload.NONE else 0.0
+    return weights, gradients
+
+
+def _with_gradients(problem: Problem, plan: Plan) -> tuple[str, ...]:
+    """Phases in which the model counts gradients."""
+    is_early = bool(early_gradients(problem, Plans.of(plan))[0])
+    return ("backward_bytes", "step_bytes", "save_bytes", *(("loss_bytes",) if is_early else ()))
 
 
 def _needed(problem: Problem, result: Estimate, phases: dict[str, float], moved: float) -> float:

@@ -5,7 +5,7 @@ one; both are listed as assumed, with the option or key that replaces them.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
@@ -15,7 +15,17 @@ from typing import Any, Final, TypeVar
 from escala.checking.machines import Missing
 from escala.foreign.jobs import Job
 from escala.model.engine import Engine
-from escala.model.plan import Compile, ContextKind, Dispatcher, Offload, Plan, Precision, Recompute, Schedule
+from escala.model.plan import (
+    Compile,
+    ContextKind,
+    Dispatcher,
+    Offload,
+    Plan,
+    Precision,
+    Recompute,
+    Schedule,
+    Split,
+)
 from escala.model.precision import RECIPES, code
 from escala.planning.defaults import Assumed
 
@@ -97,6 +107,24 @@ class _Taken:
         self.assumed.append(Assumed(name=title, value=str(value), reason=reason, option=KEYS[name]))
 
 
+TOLD: Final = ("micro_batch", "accumulation", "precision", "zero", "sequence_tokens", "method", "optimizer")
+"""Defaults of tools that decide memory and time, so that they are worth a word."""
+
+
+def tool_defaults(job: Job) -> Iterator[Assumed]:
+    """What a tool takes by itself, as its reader says it."""
+    for name in TOLD:
+        said = job.facts.get(name)
+        if said is not None and said.is_default:
+            key = said.said.removesuffix(" (default)")
+            yield Assumed(
+                name=name.replace("_", "-"),
+                value=str(said.value),
+                reason="the default of the tool",
+                option=key,
+            )
+
+
 def _precisions() -> frozenset[str]:
     return frozenset(("fp8", *(each.name for each in RECIPES)))
 
@@ -140,6 +168,7 @@ def _shard(job: Job, replicas: int, degrees: Mapping[str, int]) -> int:
 
 
 def _pipeline(job: Job, pp: int) -> dict[str, Any]:
+    """Schedule and virtual stages; layers of stages only where the file lists one number for each."""
     if pp == 1:
         return {}
     virtual = max(1, job.count("virtual_stages") or 1)
@@ -151,7 +180,13 @@ def _pipeline(job: Job, pp: int) -> dict[str, Any]:
         virtual = max(2, virtual)
     else:
         virtual = 1
-    return {"schedule": schedule, "virtual_stages": virtual}
+    return {"schedule": schedule, "virtual_stages": virtual, **_split(job, pp * virtual)}
+
+
+def _split(job: Job, stages: int) -> dict[str, Any]:
+    said = job.value("stage_layers")
+    layers = tuple(int(each) for each in said if str(each).isdigit()) if isinstance(said, tuple) else ()
+    return {"split": Split.CUSTOM, "stage_layers": layers} if len(layers) == stages else {}
 
 
 def _rest(job: Job, degrees: Mapping[str, int]) -> dict[str, Any]:

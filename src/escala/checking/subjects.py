@@ -5,7 +5,7 @@ from typing import Final
 
 from escala.catalog.engines import engine as engine_named
 from escala.catalog.engines import find_engine
-from escala.checking.layouts import layout_of
+from escala.checking.layouts import layout_of, tool_defaults
 from escala.checking.machines import Missing
 from escala.checking.networks import network_of
 from escala.errors import InvalidInput
@@ -14,11 +14,13 @@ from escala.foreign.jobs import Job
 from escala.model.cluster import Cluster
 from escala.model.engine import Engine
 from escala.model.network import Network
+from escala.model.parameters import network_parameters
 from escala.model.plan import Offload, Plan, Precision
 from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.model.rejects import has_units
 from escala.planning.defaults import Assumed, Question, answerable
+from escala.units import show_bytes
 
 ENGINE: Final = "pytorch"
 BF16_ENGINES: Final = {"hf-trainer": "hf-bf16"}
@@ -28,6 +30,10 @@ WITHOUT_ZERO: Final = {"deepspeed": "hf-trainer", "hf-deepspeed": "hf-trainer"}
 TUNING: Final = frozenset(("transformers", "trl", "llamafactory", "axolotl", "torchtune"))
 OPTIMIZERS: Final = (("8bit", "adamw-8bit"), ("8-bit", "adamw-8bit"), ("adam", "adamw"), ("sgd", "sgd"))
 """Parts of names, and the optimizer that they mean; the first one found counts."""
+
+
+COPY_BYTES: Final = 2.0
+"""Bytes of a weight in the second copy of hpZ. Source: DeepSpeed 0.19.8, ZeRO++ (secondary partition)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,11 @@ def subject_of(
     return found if network is None or cluster is None else _planned(found, network, cluster, total_tokens)
 
 
+def chief_of(job: Job) -> Job:
+    """The job itself; of a text that tells of several jobs the one that says most."""
+    return job if job.readings else max((job, *job.parts), key=lambda each: len(each.facts))
+
+
 def engine_of(job: Job) -> tuple[Engine, tuple[str, ...]]:
     """The engine of the tool that runs the job, and which of its words none of the catalog means."""
     names = [reading.engine for reading in job.readings if reading.engine is not None]
@@ -87,7 +98,7 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
     layout = layout_of(job, found.engine, cluster.devices)
     found = replace(
         found,
-        assumed=(*found.assumed, *layout.assumed),
+        assumed=(*found.assumed, *tool_defaults(job), *layout.assumed),
         missing=(*found.missing, *layout.missing),
     )
     if layout.plan is None:
@@ -121,7 +132,7 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
         problem=problem,
         plan=plan,
         assumed=(*found.assumed, *assumed),
-        gaps=(*found.gaps, *gaps, *_method_gaps(job), *_offload_gaps(plan)),
+        gaps=(*found.gaps, *gaps, *_method_gaps(job), *_offload_gaps(plan), *_file_gaps(job, network)),
     )
 
 
@@ -144,6 +155,18 @@ def _offload_gaps(plan: Plan) -> tuple[str, ...]:
     moved = (plan.offload_optimizer, plan.offload_params, plan.offload_activations)
     slow = "the seconds of states in host memory: their way over PCIe and the update on the processor"
     return (slow,) if any(each is not Offload.NONE for each in moved) else ()
+
+
+def _file_gaps(job: Job, network: Network) -> tuple[str, ...]:
+    """What files say that no formula takes in, with its size where that is known."""
+    found = [f"the {len(job.parts)} jobs of a text beside the one that says most"] if job.parts else []
+    ranks = job.count("second_copy")
+    if ranks is not None and ranks > 0:
+        held = show_bytes(COPY_BYTES * network_parameters(network).total / ranks)
+        found.append(f"a second copy of the weights inside a node: {held} more on each device")
+    if job.value("network") == "tcp":
+        found.append("the sockets that a file forces in place of RDMA: add --network '10 Gb/s'")
+    return tuple(found)
 
 
 def _optimizer(job: Job) -> tuple[str, tuple[str, ...]]:

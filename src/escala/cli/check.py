@@ -61,9 +61,10 @@ def command(files: tuple[str, ...], fix: bool, as_json: bool, **given: Any) -> i
 def cluster_of_job(job: "Job", given: dict[str, Any]) -> "tuple[Cluster | None, Missing | None]":
     """The cluster of options and files, or what is missing for one."""
     from escala.checking.machines import machine_of
+    from escala.checking.subjects import chief_of
     from escala.cli.question import cluster_of
 
-    machine, lacking = machine_of(job, given)
+    machine, lacking = machine_of(chief_of(job), given)
     return (None if machine is None else cluster_of(machine, machine["gpus"])), lacking
 
 

@@ -13,7 +13,7 @@ from escala.checking.judging import Judged, judged
 from escala.checking.machines import Missing
 from escala.checking.risks import warnings_of
 from escala.checking.rules import findings_of
-from escala.checking.subjects import Subject, subject_of
+from escala.checking.subjects import Subject, chief_of, subject_of
 from escala.checking.traffic import flows, on_one_node
 from escala.checking.wording import edits_of
 from escala.foreign.findings import Finding, Severity, sorted_findings
@@ -58,7 +58,7 @@ def checked(
     writes_fix: bool = False,
 ) -> CheckAnswer:
     """The whole document of `escala check`; with `writes_fix` corrected copies stand beside the files."""
-    subject = subject_of(job, cluster, lacking, total_tokens=total_tokens)
+    subject = subject_of(chief_of(job), cluster, lacking, total_tokens=total_tokens)
     found = [*job.findings, *findings_of(subject)]
     own = None if subject.problem is None or subject.plan is None else judged(subject.problem, subject.plan)
     change = None
@@ -73,17 +73,17 @@ def checked(
         findings=tuple(_finding(job, each) for each in findings),
         errors=sum(each.severity is Severity.ERROR for each in findings),
         warnings=sum(each.severity is Severity.WARNING for each in findings),
-        facts=tuple(_facts(job)),
+        facts=tuple(_facts(subject.job)),
         assumptions=tuple(_assumption(each) for each in subject.assumed),
         missing=tuple(MissingView(what=each.what, add=each.add) for each in subject.missing),
         gaps=subject.gaps,
         estimate=None if own is None else _estimate(subject, own, change),
-        fix=_fix(job, findings, change) if writes_fix else None,
+        fix=_fix(subject.job, findings, change) if writes_fix else None,
     )
 
 
 def _files(job: Job) -> Iterable[FileView]:
-    for reading in job.readings:
+    for reading in (reading for one in (job, *job.parts) for reading in one.readings):
         yield FileView(
             file=reading.document.file,
             name=reading.document.name,
@@ -92,7 +92,7 @@ def _files(job: Job) -> Iterable[FileView]:
             version=reading.version,
             version_is=str(reading.version_is),
         )
-    for document in job.unread:
+    for document in (document for one in (job, *job.parts) for document in one.unread):
         yield FileView(
             file=document.file, name=document.name, tool=None, title=None, version=None, version_is=None
         )
@@ -124,7 +124,8 @@ def _finding(job: Job, each: Finding) -> FindingView:
 
 def _line(job: Job, file: str, line: int) -> str:
     """The line of a file, as people look for it."""
-    for document in (*(reading.document for reading in job.readings), *job.unread):
+    readings = (reading.document for one in (job, *job.parts) for reading in one.readings)
+    for document in (*readings, *(document for one in (job, *job.parts) for document in one.unread)):
         lines = document.text.split("\n")
         index = line - document.first_line
         if document.file == file and 0 <= index < len(lines):
