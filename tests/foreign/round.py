@@ -10,6 +10,7 @@ from escala.foreign.orders import Order, Writer, lacking
 from escala.model.plan import Compile, ContextKind, Dispatcher, Offload, Plan, Recompute, Schedule
 from escala.model.precision import recipe
 from escala.model.workload import Method
+from escala.report.planfile import PlanFile, plan_bytes
 
 SCHEDULES: Final = {
     Schedule.GPIPE: "gpipe",
@@ -102,14 +103,29 @@ def written(writer: Writer, order: Order, folder: Path) -> list[str]:
     return [str(folder / each.name) for each in files]
 
 
+def plan_file(order: Order, folder: Path) -> str:
+    """The plan itself, as it is written beside the files of every target."""
+    path = folder / "plan.json"
+    path.write_bytes(plan_bytes(PlanFile(problem=order.problem, plans=(order.plan,)), 0))
+    return str(path)
+
+
 def assert_round_trip(
-    writer: Writer, order: Order, folder: Path, *, lost: frozenset[str] = frozenset(), **given: Value
+    writer: Writer,
+    order: Order,
+    folder: Path,
+    *,
+    lost: frozenset[str] = frozenset(),
+    with_plan: bool = False,
+    **given: Value,
 ) -> Job:
     """Files of an order give back its facts and no error; `lost` are facts that its page says it cannot hold.
 
-    A fact that the global batch, the micro-batch and the degrees follow from may be left out with it.
+    A fact that the global batch, the micro-batch and the degrees follow from may be left out with it. Files
+    that start escala itself are read with the plan that they name.
     """
-    job = read_job(written(writer, order, folder), given, {})
+    paths = written(writer, order, folder)
+    job = read_job([*paths, plan_file(order, folder)] if with_plan else paths, given, {})
     wanted = {name: value for name, value in facts_of(order).items() if name not in lost}
     said = {name: job.value(name) for name in wanted}
     wrong = {
@@ -135,11 +151,17 @@ def _agrees(name: str, said: dict[str, Value | None], value: Value, order: Order
 
 
 def assert_written_or_refused(
-    writer: Writer, order: Order, folder: Path, *, lost: frozenset[str] = frozenset(), **given: Value
+    writer: Writer,
+    order: Order,
+    folder: Path,
+    *,
+    lost: frozenset[str] = frozenset(),
+    with_plan: bool = False,
+    **given: Value,
 ) -> bool:
     """What the target can express comes back, what it cannot has reasons; True where it was written."""
     reasons = lacking(writer.TARGET, order)
     assert all(reasons), "an empty reason"
     if not reasons:
-        assert_round_trip(writer, order, folder, lost=lost, **given)
+        assert_round_trip(writer, order, folder, lost=lost, with_plan=with_plan, **given)
     return not reasons

@@ -8,6 +8,7 @@ from typing import Final, cast
 from escala.foreign.readings import Tool
 
 TOOLS: Final = (
+    "escala",
     "deepspeed",
     "accelerate",
     "megatron",
