@@ -37,6 +37,14 @@ GONE: Final = {
             to="fsdp_backward_prefetch", removed="0.27", why="accelerate pull request 2288 renamed it"
         )
     },
+    "fp8_config": {
+        old: Gone(to=new, deprecated="1.15", why="accelerate config writes it, the launcher reads another")
+        for old, new in (
+            ("amax_history_length", "amax_history_len"),
+            ("amax_compute_algorithm", "amax_compute_algo"),
+            ("optimization_level", "opt_level"),
+        )
+    },
     "mpirun_config": {"mpirun_ccl": Gone(removed="1.13", why="oneCCL's plugin is no longer used")},
 }
 """Keys of earlier versions: accelerate pull requests 2288 (prefetch) and 3883 (IPEX and oneCCL)."""
@@ -93,6 +101,7 @@ def _option(action: argparse.Action) -> Key:
 
 def _choices(action: argparse.Action) -> tuple[str | int | float | bool | None, ...]:
     from accelerate.utils import constants
+    from accelerate.utils.dataclasses import FP8BackendType
 
     lists: dict[str, list[str]] = {
         "fsdp_sharding_strategy": constants.FSDP_SHARDING_STRATEGY,
@@ -105,6 +114,8 @@ def _choices(action: argparse.Action) -> tuple[str | int | float | bool | None, 
         names = lists[action.dest]
         numbers = tuple(range(1, len(names) + 1)) if action.dest == "fsdp_sharding_strategy" else ()
         return (*names, *(name.lower() for name in names), *numbers, *(str(each) for each in numbers))
+    if action.dest == "fp8_backend":  # the launcher's own choices are refused later: it looks for capitals
+        return tuple(each.value for each in FP8BackendType if each.value != "NO")
     if action.dest == "fsdp_version":
         return (*(int(each) for each in action.choices or ()), *(action.choices or ()))
     if action.dest == "dynamo_backend":

@@ -10,8 +10,10 @@ from unittest import mock
 
 import pytest
 
+from escala.foreign.deepspeed import writing
 from escala.foreign.findings import Severity
 from escala.foreign.jobs import read_job
+from foreign.deepspeed.test_deepspeed_round_trip import WRITTEN
 from oracles.deepspeed_keys import table
 from oracles.keys import written
 from oracles.modules_keys import table as modules_table
@@ -141,3 +143,39 @@ def test_deepspeed_reads_the_valid_files(file: Path) -> None:
     content = json.loads(file.read_text("utf-8"))
     if "auto" not in file.read_text("utf-8"):
         parsed(content, 8)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_plans_become_configurations(name: str) -> None:
+    order, plan = WRITTEN[name], WRITTEN[name].plan
+    content = json.loads(next(each.text for each in writing.write(order) if each.name.endswith(".json")))
+
+    config = parsed(content, plan.devices // plan.tp)  # AutoTP's groups give the data ranks at run time
+
+    assert config.train_batch_size == plan.micro_batch * plan.micro_batches * plan.dp
+    assert config.zero_optimization_stage == plan.zero
+    assert config.tensor_parallel_config.autotp_size == (plan.tp if plan.tp > 1 else 0)
+    assert config.optimizer_params["lr"] == order.learning_rate
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_configurations_agree_with_the_options_of_the_script(name: str) -> None:
+    from transformers import HfArgumentParser, TrainingArguments
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    order = WRITTEN[name]
+    texts = {each.name: each.text for each in writing.write(order)}
+    words = texts["launch.sh"].partition("train.py")[2].replace("\\\n", " ").split()
+    own = ("--deepspeed", "--bf16", "--fp16", "--torch_compile", "--torch_compile_mode", "--use_liger_kernel")
+    kept = [word for pair in zip(words[::2], words[1::2], strict=True) if pair[0] not in own for word in pair]
+    parser = HfArgumentParser(TrainingArguments)  # type: ignore[arg-type]
+    arguments, rest = parser.parse_args_into_dataclasses([*kept, "--use_cpu"], return_remaining_strings=True)
+    flags = dict(zip(words[::2], words[1::2], strict=True))
+    arguments.bf16, arguments.fp16 = "--bf16" in flags, "--fp16" in flags
+    config = HfTrainerDeepSpeedConfig(json.loads(texts["ds_config.json"]))
+
+    config.trainer_config_process(arguments)
+
+    assert config.mismatches == []
+    task = {"--model_name_or_path", "--dataset_name", "--block_size", "--dtype", "--from_scratch"}
+    assert set(rest[::2]) <= task | {"--sequence_parallel"}

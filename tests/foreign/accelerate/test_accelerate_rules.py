@@ -61,14 +61,14 @@ BROKEN = [
     ("", ZERO + "  zero_stage: 3\n  zero3_save_16bit_model: true\n"),
     # number formats
     ("accelerate-fp8-backend", FSDP2 + "mixed_precision: fp8\n"),
-    ("", FSDP2 + "mixed_precision: fp8\nfp8_config:\n  backend: TE\n".replace("TE", "te")),
+    ("", FSDP2 + "mixed_precision: fp8\nfp8_config:\n  backend: TE\n"),
     (
         "accelerate-fp8-loading",
-        FSDP2 + "mixed_precision: fp8\nfp8_config:\n  backend: ao\n",
+        FSDP2 + "mixed_precision: fp8\nfp8_config:\n  backend: AO\n",
     ),
     (
         "",
-        FSDP2 + "  fsdp_cpu_ram_efficient_loading: false\nmixed_precision: fp8\nfp8_config:\n  backend: ao\n",
+        FSDP2 + "  fsdp_cpu_ram_efficient_loading: false\nmixed_precision: fp8\nfp8_config:\n  backend: AO\n",
     ),
     ("accelerate-downcast", FSDP2 + "downcast_bf16: 'yes'\n"),
     ("", FSDP2 + "downcast_bf16: 'no'\n"),

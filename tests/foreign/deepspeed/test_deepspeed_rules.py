@@ -213,6 +213,7 @@ def test_a_launch_line_gives_devices_and_its_file(tmp_path: Path) -> None:
     found = read_job([str(tmp_path / "run.sh")], {}, {})
 
     wanted = {"devices": 16, "nodes": 2, "devices_per_node": 8, "micro_batch": 1}
+    assert rules(found) == ["deepspeed-nodes-without-hosts"]
     assert {name: found.value(name) for name in wanted} == wanted
 
 

@@ -89,7 +89,11 @@ def read(document: Document, version: str | None) -> Reading:
         facts=tuple(facts),
         references=tuple(_references(options)),
         engine=ENGINES.get(kind or ""),
-        extra={"kind": kind, **({LEAVES: leaves} if leaves else {})},
+        extra={
+            "kind": kind,
+            "options": frozenset(name for line in launches for name in line.options),
+            **({LEAVES: leaves} if leaves else {}),
+        },
         overrides=frozenset(fact.name for each in given for fact in facts_of(each, is_whole=False)),
     )
 

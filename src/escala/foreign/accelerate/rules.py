@@ -55,7 +55,7 @@ def rules_of(job: Job, reading: Reading, options: Options) -> Iterator[Finding]:
     yield from _blocks(options, tree)
     yield from _deepspeed(job, reading, options)
     yield from _precision(options, tree)
-    yield from _network(options)
+    yield from _network(job, options)
     yield from fsdp.findings(job, reading, options)
     yield from meshes.findings(job, options)
 
@@ -167,21 +167,30 @@ def _precision(options: Options, tree: Node) -> Iterator[Finding]:
         yield finding("accelerate-fp8-loading", loading or precision)
 
 
-def _network(options: Options) -> Iterator[Finding]:
+def _on_line(reading: Reading) -> frozenset[str]:
+    """Options that a launch line gives."""
+    given = reading.extra.get("options")
+    return given if isinstance(given, frozenset) else frozenset()
+
+
+def _network(job: Job, options: Options) -> Iterator[Finding]:
     nodes = options.count("num_machines") or 1
     if nodes < 2:
         return
     static = (options.text("rdzv_backend") or "static") == "static"
     address = options.get("main_process_ip")
     machines = options.get("num_machines")
-    if address is None or str(address.value) in ("127.0.0.1", "localhost"):
+    on_lines = frozenset(name for other in job.readings for name in _on_line(other))
+    if "main_process_ip" not in on_lines and (
+        address is None or str(address.value) in ("127.0.0.1", "localhost")
+    ):
         yield finding("accelerate-no-address", address or machines, nodes=nodes)
-    if options.get("main_process_port") is None:
+    if options.get("main_process_port") is None and "main_process_port" not in on_lines:
         yield finding("accelerate-no-port", machines, nodes=nodes)
     if static and options.truth("same_network") is not True:
         yield finding("accelerate-same-network", options.get("same_network") or machines, nodes=nodes)
     rank = options.count("machine_rank")
     if static and rank is not None and rank >= nodes:
         yield finding("accelerate-machine-rank", options.get("machine_rank"), rank=rank, nodes=nodes)
-    elif static and rank is not None:
+    elif static and rank is not None and "machine_rank" not in on_lines:
         yield finding("accelerate-one-rank", options.get("machine_rank"), rank=rank, nodes=nodes)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from escala.foreign.deepspeed import batches, blocks, texts
+from escala.foreign.deepspeed.launching import lines
 from escala.foreign.documents import Syntax
-from escala.foreign.facts import is_open
+from escala.foreign.facts import count_of, is_open
 from escala.foreign.findings import Finding, finding
 from escala.foreign.jobs import Job
 from escala.foreign.keys import KeyCheck, table
@@ -22,9 +23,10 @@ NEEDED: Final = frozenset(
 
 
 def rules_of(job: Job, reading: Reading) -> Iterator[Finding]:
-    """All findings of this file; none of a launch line, whose options the job's other files are judged by."""
+    """All findings of this file or of its launch lines."""
     tree = reading.document.tree
     if tree is None or reading.document.syntax is not Syntax.JSON:
+        yield from _launches(reading)
         return
     real, found = texts.numbers(tree, table("deepspeed"))
     yield from found
@@ -34,6 +36,14 @@ def rules_of(job: Job, reading: Reading) -> Iterator[Finding]:
     yield from blocks.findings(job, reading, real)
     if not is_filled:
         yield from _autos(tree)
+
+
+def _launches(reading: Reading) -> Iterator[Finding]:
+    """Launches on several nodes that nothing names."""
+    for line in lines(reading.document):
+        nodes = line.options.get("num_nodes")
+        if nodes is not None and (count_of(nodes) or 1) > 1 and not {"hostfile", "H"} & line.options.keys():
+            yield finding("deepspeed-nodes-without-hosts", nodes, nodes=count_of(nodes))
 
 
 def fills(job: Job) -> bool:
