@@ -1,10 +1,12 @@
 """From facts to a problem: which network, which engine, which plan, what is assumed and what is missing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from checking.conftest import job_of
+from escala.catalog.clusters import cluster_for
 from escala.checking.machines import devices_of, machine_of
 from escala.checking.networks import same_shape
 from escala.checking.subjects import Subject, subject_of
@@ -147,3 +149,14 @@ def test_the_files_name_the_machine_and_the_command_line_counts_first() -> None:
 @pytest.mark.parametrize("facts", [{"devices": 0}, {"devices": 10**9}, {"nodes": 0, "devices_per_node": 8}])
 def test_a_number_of_devices_that_no_cluster_has_is_none(facts: dict[str, int]) -> None:
     assert devices_of(job_of(**facts)) is None
+
+
+def test_a_format_that_a_file_leaves_to_the_device_is_bf16() -> None:
+    found = job_of("hf-trainer", "axolotl", model="llama-3.1-8b")
+    open_job = replace(found, readings=(replace(found.readings[0], wanted=frozenset(("precision",))),))
+
+    told = subject_of(open_job, cluster_for("h100-sxm", 8), None)
+
+    assert told.plan is not None
+    assert told.plan.precision is Precision.BF16
+    assert "left to the device" in next(each.reason for each in told.assumed if each.name == "precision")

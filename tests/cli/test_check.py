@@ -92,3 +92,45 @@ def test_no_line_is_wider_than_the_terminal(run, config, monkeypatch: pytest.Mon
 
     assert [line for line in result.out.splitlines() if len(line) > 80] == []
     assert "16 devices are slower than one node" in " ".join(result.out.split())
+
+
+def _laughs() -> bytes:
+    """A YAML whose anchors unfold to 10^9 values."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    return "\n".join(lines).encode()
+
+
+BAD = {
+    "empty.json": b"",
+    "binary.json": bytes(range(256)) * 40,
+    "utf16.yaml": "a: 1".encode("utf-16"),
+    "large.yaml": b"a: 1\n" * 400_000,
+    "laughs.yaml": _laughs(),
+    "deep.json": b"[" * 100_000,
+    "deep.yaml": b"{a: " * 20_000,
+    "deep.py": b"(" * 50_000,
+    "jinja.yaml": b"{% if x %}\na: {{ b }}\n{% endif %}\n\tc: 1\n",
+    "crlf.json": b'\xef\xbb\xbf{\r\n"train_batch_size": 4, // four\r\n"train_batch_size": 8,\r\n}\r\n',
+    "open.sh": b'torchrun --nproc-per-node "$(cat <<EOF\n${UNSET:?} \\',
+    "no.toml": b"a = \n[[[",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_answered_or_refused_in_one_line(run, tmp_path: Path, name: str):
+    (tmp_path / name).write_bytes(BAD[name])
+
+    result = run("check", str(tmp_path / name), "--model", "llama-3.1-8b", *MACHINE)
+
+    assert result.code in (0, 1, 2)
+    assert "Traceback" not in result.err
+    assert result.err.count("\n") == (1 if result.code == 2 else 0)
+
+
+def test_what_is_no_file_is_refused(run, tmp_path: Path):
+    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
+
+    assert run("check", str(tmp_path)).code == 2
+    assert run("check", str(tmp_path / "loop.yaml")).code == 2
+    assert run("check").code == 2

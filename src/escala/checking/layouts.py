@@ -35,6 +35,8 @@ KEYS: Final = {
     "precision": "the file's number format",
 }
 GENERAL: Final[Mapping[str, Any]] = {"micro_batch": 1, "accumulation": 1, "precision": "bf16"}
+LEFT_OPEN: Final = {"precision": "left to the device: bf16 where it has it, else fp16"}
+"""Values that a file leaves to another place, and what is then taken."""
 AXES: Final = ("tp", "pp", "cp", "ep", "etp")
 SCHEDULES: Final = {
     "gpipe": Schedule.GPIPE,
@@ -94,6 +96,9 @@ class _Taken:
         said = self.job.value(name)
         if said is not None and (name != "precision" or str(said) in _precisions()):
             return said
+        if any(name in reading.wanted for reading in self.job.readings) and name in LEFT_OPEN:
+            self._note(name, GENERAL[name], LEFT_OPEN[name])
+            return GENERAL[name]
         for reading in self.job.readings:
             default = defaults().get(reading.tool, {}).get(name)
             if default is not None:

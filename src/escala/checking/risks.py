@@ -17,6 +17,10 @@ from escala.units import percent, show_bytes, show_seconds
 LEAST_SHARE: Final = 0.15
 """Share of a step from which on a communication that is not hidden is worth a word."""
 LOGITS_SHARE: Final = 0.3
+FULL_SHARE: Final = 0.5
+"""Share of the device's memory that is needed before what fills it is worth a word."""
+WORSE: Final = {"adapters-sharded": "lora-zero-3"}
+"""Rules that say with numbers what a rule of a tool says without."""
 EVAL_LOGIT_BYTES: Final = 8.0
 """Bytes of a logit in evaluation: the 16-bit output, its fp32 copy and what the loss keeps. Source:
 transformers 5.24, loss/loss_utils.py (logits.float()) and Trainer.prediction_step."""
@@ -33,6 +37,12 @@ def warnings_of(subject: Subject, given: Judged) -> list[Finding]:
         *_evaluation(subject, given),
     ]
     return unsaid(subject, found)
+
+
+def without_vaguer(found: list[Finding]) -> list[Finding]:
+    """The findings without those that another says better."""
+    vaguer = {WORSE[each.rule] for each in found if each.rule in WORSE}
+    return [each for each in found if each.rule not in vaguer]
 
 
 def _place(subject: Subject, *names: str) -> Place | None:
@@ -97,7 +107,9 @@ def _adapters(subject: Subject, given: Judged, flow: Flow) -> Iterator[Finding]:
 
 def _logits(subject: Subject, given: Judged) -> Iterator[Finding]:
     held, head = float(given.estimate.memory.kinds.logits_bytes[0]), given.problem.workload.network.main.head
-    share = held / given.needed_bytes
+    share, capacity = held / given.needed_bytes, given.problem.accelerator.memory_bytes
+    if given.needed_bytes < FULL_SHARE * capacity:
+        return
     if head is not None and head.is_per_token and share > LOGITS_SHARE and not given.plan.fused_loss:
         words: dict[str, Any] = {
             "held": show_bytes(held),

@@ -38,7 +38,6 @@ ABOUT: Final = {
     "devices-degrees": ("product", "mesh", "devices", "world", "degrees"),
     "batch-ranks": ("batch",),
     "batch-product": ("batch",),
-    "adapters-sharded": ("adapter", "lora"),
     "host-memory-load": ("load",),
     "eval-peak": ("eval",),
 }

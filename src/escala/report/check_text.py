@@ -31,7 +31,7 @@ from escala.report.layout import (
     table_of,
 )
 from escala.report.numbers import count, gib, in_percent, plural, seconds, short, span
-from escala.units import digits, percent, show_bytes, show_seconds
+from escala.units import MOST_PERCENT, digits, percent, show_bytes, show_seconds
 
 STYLES: Final = {"error": "red", "warning": "yellow", "note": "cyan"}
 PHASES: Final = {
@@ -201,7 +201,9 @@ def _print_better(console: Console, given: EstimateView) -> None:
     elif given.is_near_best:
         hanging(console, "Better", [Text("within 5 % of the best plan: nothing to change")])
     else:
-        faster = f"{percent(best.gain)} faster" if given.verdict != "does not fit" else "fits"
+        times = f"{digits(best.gain + 1)} times as fast" if best.gain > MOST_PERCENT else ""
+        faster = times or f"{percent(best.gain)} faster"
+        faster = faster if given.verdict != "does not fit" else "fits"
         gain = f"{faster}: {digits(best.tokens_per_s_per_device)} tok/s a device"
         texts = [glued(best.plan_title), gain, f"{gib(best.needed_bytes)} GiB a device, {best.verdict}"]
         hanging(console, "Better", flow(texts, room(console)))

@@ -11,7 +11,7 @@ from escala.checking.changes import Change, smallest_change
 from escala.checking.fixes import Wish, fixed, wishes, write_fixed
 from escala.checking.judging import Judged, judged
 from escala.checking.machines import Missing
-from escala.checking.risks import warnings_of
+from escala.checking.risks import warnings_of, without_vaguer
 from escala.checking.rules import findings_of
 from escala.checking.subjects import Subject, chief_of, subject_of
 from escala.checking.traffic import flows, on_one_node
@@ -65,7 +65,7 @@ def checked(
     if own is not None:
         found += warnings_of(subject, own)
         change = smallest_change(own) if own.verdict is not Verdict.FITS else None
-    findings = sorted_findings(found)
+    findings = sorted_findings(without_vaguer(found))
     return CheckAnswer(
         schema=CHECK_SCHEMA,
         escala=__version__,
