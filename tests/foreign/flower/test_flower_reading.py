@@ -30,6 +30,19 @@ options.num-supernodes = 10
 options.backend.client-resources.num-gpus = {share}
 """
 
+CASES = [
+    ('publisher = "me"\n', "", ["flower-missing"]),
+    ('version = "1.0.0"\n', "", ["flower-missing"]),
+    ('serverapp = "app.server:app"\n', "", ["flower-missing"]),
+    ('serverapp = "app.server:app"\nclientapp = "app.client:app"\n', 'agentapp = "app:agent"\n', []),
+    ('"app.server:app"', '"app.server"', ["flower-component"]),
+    ('"app.server:app"', '":app"', ["flower-component"]),
+    ("fraction-train = 0.5", "fraction-train = 50", ["flower-share"]),
+    ("fraction-train = 0.5", "fraction-train = 1", []),
+    ("fraction-train = 0.5", "layers = [1, 2]", ["flower-setting-list"]),
+    ("fraction-train = 0.5", 'layers = "1 2"\ntable.inner = 3', []),
+]
+
 
 def job(folder: Path, text: str, version: str = "1.42.0") -> Job:
     (folder / "pyproject.toml").write_text(text)
@@ -47,21 +60,7 @@ def test_an_app_is_told_who_answers_about_it(tmp_path: Path) -> None:
     assert found.facts == {}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ('publisher = "me"\n', "", ["flower-missing"]),
-        ('version = "1.0.0"\n', "", ["flower-missing"]),
-        ('serverapp = "app.server:app"\n', "", ["flower-missing"]),
-        ('serverapp = "app.server:app"\nclientapp = "app.client:app"\n', 'agentapp = "app:agent"\n', []),
-        ('"app.server:app"', '"app.server"', ["flower-component"]),
-        ('"app.server:app"', '":app"', ["flower-component"]),
-        ("fraction-train = 0.5", "fraction-train = 50", ["flower-share"]),
-        ("fraction-train = 0.5", "fraction-train = 1", []),
-        ("fraction-train = 0.5", "layers = [1, 2]", ["flower-setting-list"]),
-        ("fraction-train = 0.5", 'layers = "1 2"\ntable.inner = 3', []),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "expected"), CASES)
 def test_each_fault_of_an_app_is_found(tmp_path: Path, old: str, new: str, expected: list[str]) -> None:
     assert old in APP
 

@@ -35,7 +35,7 @@ def rules(found: Job) -> list[str]:
             {"nodes": 4, "devices_per_node": 8, "devices": 32},
         ),
         (
-            f"python3 -m torch.distributed.run --nnodes 2:2 --nproc 8 {C10D} -m pack.train",
+            f"python3 -m torch.distributed.run --nnode 2:2 --nproc-per 8 {C10D} -m pack.train",
             {"nodes": 2, "devices_per_node": 8, "devices": 16},
         ),
         (
@@ -65,6 +65,7 @@ def test_facts_are_nodes_and_processes(tmp_path: Path, line: str, expected: dict
         ("torchrun --use_env t.py", ["removed-key"]),
         ("python -m torch.distributed.run --nproc_per_node=4 t.py", []),
         ("torchrun --nproc-per-nod 4 t.py", []),  # a unique beginning is enough for torchrun
+        ("torchrun --nproc 4 t.py", ["misspelt-key"]),  # two spellings begin so
         ("torchrun --nproc-per-mode 4 t.py", ["misspelt-key"]),
         ("torchrun --devices 4 t.py", ["unknown-key"]),
         ("torchrun --max-restarts many t.py", ["wrong-type"]),

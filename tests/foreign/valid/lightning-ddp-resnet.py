@@ -1,6 +1,6 @@
 """An image classifier on two nodes."""
 
-import lightning as L  # noqa: N812  # as its documentation writes it
+import lightning as L  # as its documentation writes it
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader

@@ -1,6 +1,6 @@
 """Tensor parallelism inside nodes, FSDP2 across them."""
 
-import lightning as L  # noqa: N812  # as its documentation writes it
+import lightning as L  # as its documentation writes it
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed._composable.fsdp import fully_shard

@@ -45,8 +45,8 @@ def write(order: Order) -> list[OutFile]:
         ': "${index:?this host is none of HOSTS; give its number as NODE_RANK}"',
         'port="${MASTER_PORT:-12345}"',
         """workers="$(printf '"%s:'"$port"'",' "${hosts[@]}")\"""",
-        """task='{"type": "worker", "index": '"$index"'}'""",
-        """TF_CONFIG='{"cluster": {"worker": ['"${workers%,}"']}, "task": '"$task"'}'""",
+        """task='{"type": "worker", "index": %s}'""",
+        """printf -v TF_CONFIG '{"cluster": {"worker": [%s]}, "task": '"$task"'}' "${workers%,}" "$index\"""",
         "export TF_CONFIG",
         'exec python "$program" "$@"',
     )

@@ -105,7 +105,7 @@ def _parsed(
         match = OPTION.match(word.text)
         if match is None or word.text == "--":
             break
-        name, value = _name(match.group(2).replace("_", "-")), match.group(3)
+        name, value = _name(match.group(2)), match.group(3)
         index += 1
         place = word.place
         if value is None and _is_flag(name):
@@ -128,12 +128,14 @@ def _parsed(
 
 
 def _name(given: str) -> str:
-    """The whole name of an option, also of one that is cut short so that only one can be meant."""
+    """The whole name of an option, also of one that is cut short so that only one spelling can be meant."""
     known = table("torchrun").sections[""].keys
     if given in SHORT:
         return SHORT[given]
-    several = [name for name in known if name.startswith(given)]
-    return several[0] if len(several) == 1 and given not in known else given
+    name = given.replace("_", "-")
+    spellings = {*known, *(each.replace("-", "_") for each in known)}
+    several = [each for each in spellings if each.startswith(given)]
+    return several[0].replace("_", "-") if len(several) == 1 and name not in known else name
 
 
 def _is_flag(name: str) -> bool:
