@@ -5,7 +5,7 @@ The words of a rule stand in `data/rules/*.toml`, one table a rule, with {names}
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -37,14 +37,21 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The words of a rule: what is there, what follows, what to do, and the source that says so."""
+    """The words of a rule: what is there, what follows, what to do, and the source that says so.
+
+    `group` is its file. Where keys alone decide, `when` has the condition of each and `at` the key that is
+    pointed at; see `conditions`.
+    """
 
     name: str
+    group: str
     severity: Severity
     what: str
     why: str
     fix: str
     source: str
+    at: str = ""
+    when: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +85,8 @@ def rules() -> Mapping[str, Rule]:
     for file in sorted(files("escala.foreign").joinpath("data/rules").iterdir(), key=lambda f: f.name):
         for name, words in tomllib.loads(file.read_text("utf-8")).items():
             assert name not in found, f"rule {name} stands twice"
-            found[name] = Rule(name=name, severity=Severity(words.pop("severity")), **words)
+            severity, group = Severity(words.pop("severity")), file.name.removesuffix(".toml")
+            found[name] = Rule(name=name, group=group, severity=severity, **words)
     return found
 
 

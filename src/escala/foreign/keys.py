@@ -16,14 +16,19 @@ from escala.errors import near, spoken
 from escala.foreign.facts import is_open
 from escala.foreign.findings import Finding, finding, renamed
 from escala.foreign.places import Node
+from escala.foreign.versions import is_before
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a key takes: types (of JSON), values if there are few, the section in which a table lies."""
+    """What a key takes: types (of JSON), values if there are few, the section in which a table lies.
+
+    `since` is the first version that knows it, where the table has several versions to judge by.
+    """
 
     types: tuple[str, ...] = ()
     choices: tuple[str | int | float | bool | None, ...] = ()
     section: str = ""
+    since: str = ""
 
 
 class Gone(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -73,10 +78,11 @@ def table(name: str) -> Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyCheck:
-    """Checks a tree against a table; `prefix` is what all keys of a section may also begin with."""
+    """Checks a tree against a table; `version` is that of the tool, where it is not the table's."""
 
     table: Table
     tool: str
+    version: str = ""
     open_values: bool = True
     ignored: frozenset[str] = field(default=frozenset())
 
@@ -86,11 +92,12 @@ class KeyCheck:
         for name, each in node.table.items():
             if name in self.ignored:
                 continue
-            key = known.keys.get(name)
+            key, gone = known.keys.get(name), known.gone.get(name)
             if key is not None:
+                yield from self._newer(name, each, key) if self._is_before(key.since) else ()
                 yield from self._value(name, each, key)
-            elif name in known.gone:
-                yield self._gone(name, each, known.gone[name])
+            elif gone is not None:
+                yield from self._gone(name, each, gone)
             elif not known.any:
                 yield self._unknown(name, each, section, known)
 
@@ -132,16 +139,28 @@ class KeyCheck:
                 tool=self._named,
             )
 
-    def _gone(self, name: str, node: Node, gone: Gone) -> Finding:
-        rule = "removed-key" if gone.removed else "deprecated-key"
+    def _is_before(self, version: str) -> bool:
+        """Whether the tool's version is known and lies before another."""
+        return bool(self.version and version) and is_before(self.version, version)
+
+    def _newer(self, name: str, node: Node, key: Key) -> Iterator[Finding]:
+        yield finding(
+            "newer-key", node, key=name, tool=self._named, since=key.since, source_of=self.table.source
+        )
+
+    def _gone(self, name: str, node: Node, gone: Gone) -> Iterator[Finding]:
+        is_removed = bool(gone.removed) and not self._is_before(gone.removed)
+        if not is_removed and (not gone.deprecated or self._is_before(gone.deprecated)):
+            return
+        rule = "removed-key" if is_removed else "deprecated-key"
         edits = (renamed(node, gone.to),) if gone.to.isidentifier() and node.key else ()
         fix = f"write {gone.to} instead" if gone.to else "leave it out"
-        return finding(
+        yield finding(
             rule,
             node,
             edits=edits,
             key=name,
-            version=gone.removed or gone.deprecated,
+            version=gone.removed if is_removed else gone.deprecated,
             to=fix,
             why=f"; {gone.why}" if gone.why else "",
             tool=self.tool,
@@ -171,7 +190,7 @@ class KeyCheck:
 
     @property
     def _named(self) -> str:
-        return f"{self.tool} {self.table.version}"
+        return f"{self.tool} {self.version or self.table.version}"
 
 
 def _is_of(node: Node, types: tuple[str, ...]) -> bool:

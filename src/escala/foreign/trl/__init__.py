@@ -1,0 +1,1 @@
+"""Configurations of TRL: YAML of its command, and the command itself."""
