@@ -83,7 +83,7 @@ def print_targets(console: Console, given: EmitAnswer) -> None:
 
 def _nearest(each: NearestView | None) -> Text:
     if each is None:
-        return Text("no plan that it can express fits", style="red")
+        return Text("nothing that it can express fits this", style="red")
     return Text(f"nearest: {glued(each.title)}, {_loss(each)}")
 
 
@@ -99,7 +99,7 @@ def print_refused(console: Console, given: EmitAnswer, target: TargetView) -> No
     width = room(console)
     hanging(console, "Lacks", [line for each in target.reasons for line in flow([each], width)])
     if target.nearest is None:
-        hanging(console, "Try", flow(["no plan that it can express fits"], width))
+        hanging(console, "Try", flow(["nothing that it can express fits this"], width))
         _next(console, [f"escala emit {given.named}".rstrip()])
         return
     hanging(console, "Try", flow([*glued(target.nearest.title).split(" · "), _loss(target.nearest)], width))
