@@ -10,6 +10,7 @@ from escala.emitting import targets
 from escala.errors import InvalidInput
 
 SOURCE = Path(foreign.__path__[0])
+ROOT = Path(__file__).parents[2]
 
 
 def test_every_module_that_writes_is_found() -> None:
@@ -18,12 +19,13 @@ def test_every_module_that_writes_is_found() -> None:
     assert len(targets.writers()) == len(modules)
 
 
-def test_names_are_their_own_and_versions_are_said() -> None:
+def test_every_target_has_its_name_its_version_and_its_page() -> None:
     for name, writer in targets.writers().items():
         target = writer.TARGET
         assert name == target.name == name.lower()
         assert target.version
         assert target.launch
+        assert (ROOT / target.page).is_file()
 
 
 def test_unknown_targets_are_refused_with_near_ones(monkeypatch: pytest.MonkeyPatch) -> None:

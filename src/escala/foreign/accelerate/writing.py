@@ -65,7 +65,7 @@ TARGET: Final = Target(
         fused_loss=True,
     ),
     launch=f"bash {LAUNCH}",
-    page="accelerate",
+    page="docs/targets/accelerate.md",
     engine="pytorch",
     also=_also,
 )

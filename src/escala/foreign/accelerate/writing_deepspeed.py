@@ -48,7 +48,7 @@ TARGET: Final = Target(
         fused_loss=True,
     ),
     launch=f"bash {LAUNCH}",
-    page="accelerate",
+    page="docs/targets/accelerate.md",
     engine="deepspeed",
     also=_also,
 )

@@ -46,7 +46,7 @@ TARGET: Final = Target(
         methods=(Method.PRETRAIN,),
     ),
     launch=f"bash {LAUNCH}",
-    page="accelerate",
+    page="docs/targets/accelerate.md",
     engine="megatron-core",
     also=_also,
 )

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import yaml
 
-from escala.foreign.orders import Abilities, Order, OutFile, Target, header
+from escala.foreign.orders import ANY, Abilities, Order, OutFile, Target, header
 from escala.model.plan import Compile, ContextKind, Dispatcher, Offload, Precision, Recompute, Schedule
 from escala.model.workload import Method
 
@@ -13,13 +13,13 @@ ABILITIES: Final = Abilities(
     zero=(0, 1, 2, 3),
     no_reshard=True,
     hybrid=True,
-    tp=1 << 30,
+    tp=ANY,
     sp=(False, True),
-    pp=1 << 30,
+    pp=ANY,
     schedules=(Schedule.GPIPE, Schedule.ONE_F_ONE_B),
-    cp=1 << 30,
+    cp=ANY,
     cp_kinds=(ContextKind.ALL_GATHER,),
-    ep=1 << 30,
+    ep=ANY,
     dispatchers=(Dispatcher.ALL_GATHER, Dispatcher.FUSED),
     recompute=(Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL),
     offload_optimizer=(Offload.NONE, Offload.CPU),

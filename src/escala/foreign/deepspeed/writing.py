@@ -56,7 +56,7 @@ TARGET: Final = Target(
         fused_loss=True,
     ),
     launch=f"bash {LAUNCH}",
-    page="deepspeed",
+    page="docs/targets/deepspeed.md",
     engine="deepspeed",
     also=_also,
 )

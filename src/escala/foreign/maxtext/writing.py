@@ -5,7 +5,7 @@ from typing import Final
 import yaml
 
 from escala.foreign.maxtext.names import DTYPES, MODELS, QUANTIZATIONS, REMAT, STRATEGIES
-from escala.foreign.orders import Abilities, Order, OutFile, Target, header
+from escala.foreign.orders import ANY, Abilities, Order, OutFile, Target, header
 from escala.model.plan import Compile, ContextKind, Dispatcher, Offload, Precision, Recompute
 from escala.model.workload import Method
 
@@ -13,12 +13,12 @@ Setting = int | float | str | bool
 ABILITIES: Final = Abilities(
     zero=(0, 1, 3),
     hybrid=True,
-    tp=1 << 30,
+    tp=ANY,
     sp=(False, True),
-    cp=1 << 30,
+    cp=ANY,
     cp_kinds=(ContextKind.ALL_GATHER, ContextKind.RING, ContextKind.ULYSSES),
-    ep=1 << 30,
-    etp=1 << 30,
+    ep=ANY,
+    etp=ANY,
     dispatchers=(Dispatcher.ALL_TO_ALL,),
     recompute=(Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL),
     offload_optimizer=(Offload.NONE, Offload.CPU),

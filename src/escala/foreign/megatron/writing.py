@@ -13,7 +13,7 @@ from escala.foreign.megatron.names import (
     name_of,
 )
 from escala.foreign.megatron.shape import options_for
-from escala.foreign.orders import Abilities, Order, OutFile, Target, header
+from escala.foreign.orders import ANY, Abilities, Order, OutFile, Target, header
 from escala.model.plan import ContextKind, Dispatcher, Offload, Precision, Recompute, Schedule
 from escala.model.workload import Method
 
@@ -21,14 +21,14 @@ Option = int | float | str | bool
 ABILITIES: Final = Abilities(
     zero=(0, 1, 2, 3),
     hybrid=True,
-    tp=1 << 30,
+    tp=ANY,
     sp=(False, True),
-    pp=1 << 30,
+    pp=ANY,
     schedules=(Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED),
-    cp=1 << 30,
+    cp=ANY,
     cp_kinds=(ContextKind.RING, ContextKind.ALL_GATHER, ContextKind.ULYSSES),
-    ep=1 << 30,
-    etp=1 << 30,
+    ep=ANY,
+    etp=ANY,
     dispatchers=(Dispatcher.ALL_TO_ALL, Dispatcher.ALL_GATHER, Dispatcher.FUSED),
     recompute=(Recompute.NONE, Recompute.SELECTIVE, Recompute.FIRST_LAYERS, Recompute.FULL),
     offload_optimizer=(Offload.NONE, Offload.CPU),

@@ -16,7 +16,7 @@ TARGET: Final = Target(
     version="2.21.0",
     abilities=Abilities(precisions=PRECISIONS, compiles=(Compile.OFF, Compile.DEFAULT), images=True),
     launch="HOSTS='host0 host1 ...' bash tf_config.sh train.py",
-    page="targets/tf-config.md",
+    page="docs/targets/tf-config.md",
     engine="tf1-xla",
 )
 

@@ -58,7 +58,7 @@ TARGET: Final = Target(
     ),
     launch="bash launch.sh",
     launch_nodes="MASTER_ADDR=$MASTER_ADDR bash launch.sh",
-    page="targets/torchrun.md",
+    page="docs/targets/torchrun.md",
     also=_also,
 )
 
