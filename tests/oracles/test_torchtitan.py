@@ -9,7 +9,6 @@ import pytest
 from escala.foreign.keys import table
 from escala.foreign.orders import lacking
 from escala.foreign.torchtitan.writing import FUNCTION, MODULE, TARGET, write
-from oracles.keys import written
 from oracles.needed import needed
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
@@ -99,9 +98,3 @@ def test_torchtitan_refuses_what_check_calls_an_error(
         parsed(tmp_path, "refused", monkeypatch)
 
     assert answer in str(error.value) or isinstance(error.value, SystemExit)
-
-
-def test_the_table_is_written_as_scripts_keys_writes_it() -> None:
-    file = Path(torchtitan_models.FILE).parents[1] / "keys/torchtitan.json"
-
-    assert file.read_bytes() == written(torchtitan_keys.table())

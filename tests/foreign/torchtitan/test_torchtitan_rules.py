@@ -395,3 +395,26 @@ expert_parallel_degree = 12
         ("torchtitan-expert-mesh", 12),
         ("torchtitan-experts", 12),
     ]
+
+
+def beside(
+    folder: Path, flags: str, lines: str = "    c.parallelism.tensor_parallel_degree = 16\n"
+) -> list[str]:
+    """Rules that speak of a configuration beside the command that starts it."""
+    (folder / "mine.py").write_text(f"{HEAD}def run():\n    c = llama3_8b()\n{lines}    return c\n")
+    (folder / "run.sh").write_text(
+        f"torchrun --standalone --nproc-per-node 32 -m torchtitan.train --module mine {flags}\n"
+    )
+    found = read_job([str(folder / "mine.py"), str(folder / "run.sh")], {}, {})
+    return [each.rule for each in found.findings if each.severity is Severity.ERROR]
+
+
+def test_flags_of_the_command_count_before_the_file(tmp_path: Path) -> None:
+    assert beside(tmp_path, "--config run") == ["torchtitan-heads"]
+    assert beside(tmp_path, "--config run --parallelism.tensor_parallel_degree 8") == []
+    assert beside(tmp_path, "--config run --parallelism.tensor_parallel_degree 32") == ["torchtitan-heads"]
+
+
+def test_the_function_that_a_command_names_has_to_be_there(tmp_path: Path) -> None:
+    assert beside(tmp_path, "--config runs", "") == ["torchtitan-function"]
+    assert beside(tmp_path, "--config run", "") == []

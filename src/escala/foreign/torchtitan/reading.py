@@ -54,7 +54,7 @@ def read(document: Document, version: str | None) -> Reading:
         facts=(*_launched(document), *facts_of(settings, place)),
         engine="pytorch",
         references=references,
-        extra={"settings": settings, "functions": found},
+        extra={"settings": settings, "functions": found, "named": _named(document)},
         overrides=frozenset(FACTS) if document.script else frozenset(),
     )
 
@@ -147,6 +147,14 @@ def _of_file(command: Command) -> Word | None:
         if option in given and given[option][1]:
             return given[option][1][0]
     return command.variables.get("CONFIG_FILE")
+
+
+def _named(document: Document) -> tuple[Word | None, Word | None]:
+    """Module and function that a command names."""
+    command = _command(document)
+    given = flags(command.words) if command is not None else {}
+    words = [given[key][1][:1] if key in given else () for key in ("module", "config")]
+    return words[0][0] if words[0] else None, words[1][0] if words[1] else None
 
 
 def _references(document: Document) -> Iterator[Reference]:

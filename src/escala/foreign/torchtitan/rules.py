@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path as FilePath
 from typing import Final
 
 from escala.catalog.accelerators import accelerator
@@ -11,7 +13,7 @@ from escala.foreign.findings import Finding, finding, replaced
 from escala.foreign.jobs import Job
 from escala.foreign.keys import KeyCheck, table
 from escala.foreign.places import Node, every
-from escala.foreign.readings import Reading
+from escala.foreign.readings import Reading, Role
 from escala.foreign.torchtitan.facts import (
     DEGREES,
     LOCAL,
@@ -47,7 +49,32 @@ def rules_of(job: Job, reading: Reading) -> Iterator[Finding]:
     """All findings of one configuration."""
     settings = reading.extra["settings"]
     assert isinstance(settings, Settings)
-    return _Rules(job, reading, settings).all()
+    for other in job.readings:
+        flags = other.extra.get("settings")
+        changes = other.role is Role.ARGUMENTS and other.tool == reading.tool and other is not reading
+        if changes and isinstance(flags, Settings) and not flags.is_whole:
+            settings = replace(settings, values={**settings.values, **flags.values})
+            yield from _function(reading, other)
+    yield from _Rules(job, reading, settings).all()
+
+
+def _function(reading: Reading, arguments: Reading) -> Iterator[Finding]:
+    """Whether the function that a command names is one of its module."""
+    functions, named = reading.extra["functions"], arguments.extra["named"]
+    assert isinstance(functions, tuple)
+    assert isinstance(named, tuple)
+    module, function = named
+    stem = FilePath(reading.document.file).stem
+    if module is None or function is None or not functions or module.text.rpartition(".")[2] != stem:
+        return
+    if function.text not in functions and not function.is_open:
+        yield finding(
+            "torchtitan-function",
+            function.place,
+            function=function.text,
+            file=FilePath(reading.document.file).name,
+            functions=", ".join(functions),
+        )
 
 
 class _Rules:
