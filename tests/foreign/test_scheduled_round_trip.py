@@ -1,4 +1,4 @@
-"""Schedulers' files: nodes and devices come back, another target's line runs in them, nothing is found wrong."""
+"""Schedulers' files: nodes and devices come back, another target's line runs, nothing is found wrong."""
 
 import subprocess
 from dataclasses import replace

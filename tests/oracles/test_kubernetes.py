@@ -1,4 +1,4 @@
-"""Kubeflow's own models as judge: the tables of keys, and that nothing of a written manifest is passed over."""
+"""Kubeflow's own models as judge of keys, and that nothing of a written manifest is passed over."""
 
 from dataclasses import replace
 from pathlib import Path

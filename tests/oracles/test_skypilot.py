@@ -30,7 +30,8 @@ def sky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def test_the_table_of_keys_is_the_schema(sky: Any) -> None:
     from oracles import skypilot_keys
 
-    assert sky and skypilot_keys.table() == table("skypilot")
+    assert sky.__version__ == "0.14.1"
+    assert skypilot_keys.table() == table("skypilot")
 
 
 @pytest.mark.parametrize("plan", ORDERS)

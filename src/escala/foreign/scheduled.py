@@ -1,4 +1,4 @@
-"""What a scheduler's file runs on every node: the line of another target, or escala's own script beside it."""
+"""What a scheduler's file runs on every node: the line of another target, or escala's own script."""
 
 import shlex
 from typing import Final
@@ -18,7 +18,7 @@ def line_of(order: Order) -> str:
 
 
 def own_files(target: Target, order: Order) -> list[OutFile]:
-    """The script that trains by escala, under the header of the scheduler; none beside another target's line."""
+    """The script that trains by escala, under the scheduler's header; none with another target's line."""
     if order.launch:
         return []
     return [

@@ -1,4 +1,4 @@
-"""What the manifests of all kinds share: files in a ConfigMap, devices, shared memory, the line of each pod."""
+"""What manifests of all kinds share: a ConfigMap of files, devices, shared memory, the line of a pod."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""A plan as a TrainJob of Kubeflow Trainer: nodes, processes and devices; the plan itself is in the command."""
+"""A plan as a TrainJob of Kubeflow Trainer: nodes, processes, devices, and the line that starts ranks."""
 
 from typing import Any, Final
 
@@ -66,7 +66,8 @@ def submission(target: Target, order: Order, manifest_name: str) -> OutFile:
         header(target, order).rstrip("\n"),
         "set -euo pipefail",
         'cd "$(dirname "$0")"',
-        f"kubectl create configmap {name} --from-file=. --dry-run=client -o yaml | kubectl apply --server-side -f -",
+        f"kubectl create configmap {name} --from-file=. --dry-run=client -o yaml |",
+        "  kubectl apply --server-side -f -",
         f"kubectl apply -f {manifest_name}",
     )
     return OutFile(name="submit.sh", text="\n".join(lines) + "\n", is_executable=True)

@@ -1,4 +1,4 @@
-"""A plan as a batch script of Slurm: nodes and GPUs, one task a node, and the line that starts the ranks there."""
+"""A plan as a batch script of Slurm: nodes, GPUs, one task a node, and the line that starts ranks."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,6 +19,8 @@ TARGET: Final = Target(
 )
 CORES: Final = 8
 """Processor cores for each rank where a job takes a part of a node: an assumption, two loaders and some."""
+WHOLE: Final = 8
+"""Devices of a usual node; smaller jobs leave the rest of it to others."""
 
 
 def write(order: Order) -> list[OutFile]:
@@ -49,10 +51,6 @@ def _directives(order: Order) -> Iterator[str]:
 def _is_shared(order: Order) -> bool:
     """Whether the job leaves devices of its node to others."""
     return order.nodes == 1 and order.devices_per_node < WHOLE
-
-
-WHOLE: Final = 8
-"""Devices of a usual node; smaller jobs leave the rest of it to others."""
 
 
 def _body(order: Order) -> Iterator[str]:
