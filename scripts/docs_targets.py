@@ -103,6 +103,20 @@ def target_plans() -> str:
     return table(("target", *(str(number) for number in range(1, len(orders) + 1))), rows)
 
 
+def target_reasons() -> str:
+    """Why each target refuses which plans."""
+    rows = []
+    for each in writers().values():
+        found: dict[str, list[str]] = {}
+        for number, order in enumerate(_orders().values(), 1):
+            for reason in lacking(each.TARGET, order):
+                found.setdefault(reason, []).append(str(number))
+        rows.append(
+            (_page(each.TARGET), "; ".join(f"{reason} ({', '.join(n)})" for reason, n in found.items()))
+        )
+    return table(("target", "cannot express (plans)"), rows)
+
+
 def target_plan_list() -> str:
     """The plans that every target is tried with."""
     rows = [
@@ -129,4 +143,5 @@ TARGET_SECTIONS: dict[str, Callable[[], str]] = {
     "target_matrix": target_matrix,
     "target_plans": target_plans,
     "target_plan_list": target_plan_list,
+    "target_reasons": target_reasons,
 }

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from escala.emitting.fits import fits
 from escala.emitting.targets import writer_of, writers
 from escala.foreign.facts import FACTS
 from escala.foreign.jobs import read_job
 from escala.foreign.orders import lacking, launch_line
 from foreign.plans import ORDERS
-from foreign.round import assert_written_or_refused, written
+from foreign.round import assert_round_trip, assert_written_or_refused, written
 
 HARM = "$(: > harm)"
 HOSTILE = f'it\'s "a" {HARM} `: > harm`; : > harm # {{x}} %s \\ & <b>'
@@ -35,6 +36,17 @@ def test_every_plan_comes_back_or_is_refused(target: str, tmp_path: Path) -> Non
     for name, order in ORDERS.items():
         folder, with_plan = tmp_path / name, target in STARTS_ESCALA
         assert_written_or_refused(writer, order, folder, lost=lost, with_plan=with_plan)
+
+
+@pytest.mark.parametrize("name", ["fsdp", "fsdp-ep", "tp-pp-1f1b", "zero-3-offload"])
+def test_nearest_plans_come_back(name: str, tmp_path: Path) -> None:
+    order = ORDERS[name]
+
+    for found in fits([each.TARGET for each in writers().values()], order):
+        if found.nearest is not None:
+            target, near = found.target.name, replace(order, plan=found.nearest.plan)
+            lost, with_plan = LOST.get(target, frozenset()), target in STARTS_ESCALA
+            assert_round_trip(writer_of(target), near, tmp_path / target, lost=lost, with_plan=with_plan)
 
 
 @pytest.mark.parametrize("target", writers())

@@ -162,6 +162,8 @@ def _megatron(options: Options, is_whole: bool) -> Iterator[Fact]:
         yield from _recompute(options)
     if (options.count("megatron_lm_context_parallel_size") or 1) > 1:
         yield _said(options, "cp_kind", "ring", "megatron_lm_context_parallel_size")
+    if (options.count("megatron_lm_expert_model_parallel_size") or 1) > 1:  # Megatron's own default
+        yield _said(options, "dispatcher", "all-gather", "megatron_lm_expert_model_parallel_size")
     is_split = options.truth("megatron_lm_sequence_parallelism")
     if is_split is not None:
         yield _said(options, "sp", is_split, "megatron_lm_sequence_parallelism")
