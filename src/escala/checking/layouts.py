@@ -36,7 +36,7 @@ KEYS: Final = {
 }
 GENERAL: Final[Mapping[str, Any]] = {"micro_batch": 1, "accumulation": 1, "precision": "bf16"}
 LEFT_OPEN: Final = {"precision": "left to the device: bf16 where it has it, else fp16"}
-"""Values that a file leaves to another place, and what is then taken."""
+"""Values that a file leaves open, and what is then taken; the trainer beside DeepSpeed decides for it."""
 AXES: Final = ("tp", "pp", "cp", "ep", "etp")
 SCHEDULES: Final = {
     "gpipe": Schedule.GPIPE,
@@ -96,7 +96,8 @@ class _Taken:
         said = self.job.value(name)
         if said is not None and (name != "precision" or str(said) in _precisions()):
             return said
-        if any(name in reading.wanted for reading in self.job.readings) and name in LEFT_OPEN:
+        deciding = (reading for reading in self.job.readings if reading.tool != "deepspeed")
+        if name in LEFT_OPEN and any(name in reading.wanted for reading in deciding):
             self._note(name, GENERAL[name], LEFT_OPEN[name])
             return GENERAL[name]
         for reading in self.job.readings:
