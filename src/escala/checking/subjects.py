@@ -27,6 +27,8 @@ BF16_ENGINES: Final = {"hf-trainer": "hf-bf16"}
 """Engines whose weights are fp32, and what they are when a job loads weights in 16 bit and trains them."""
 WITHOUT_ZERO: Final = {"deepspeed": "hf-trainer", "hf-deepspeed": "hf-trainer"}
 """What stands in for an engine that only knows ZeRO where nothing is sharded."""
+INSTEAD: Final = (Precision.BF16, Precision.FP16, Precision.FP32)
+"""What stands in for a number format that a device has no unit for; the first that it has."""
 TUNING: Final = frozenset(("transformers", "trl", "llamafactory", "axolotl", "torchtune"))
 OPTIMIZERS: Final = (("8bit", "adamw-8bit"), ("8-bit", "adamw-8bit"), ("adam", "adamw"), ("sgd", "sgd"))
 """Parts of names, and the optimizer that they mean; the first one found counts."""
@@ -74,7 +76,9 @@ def subject_of(
 
 def chief_of(job: Job) -> Job:
     """The job itself; of a text that tells of several jobs the one that says most."""
-    return job if job.readings else max((job, *job.parts), key=lambda each: len(each.facts))
+    if job.readings:
+        return job
+    return replace(max((job, *job.parts), key=lambda each: len(each.facts)), parts=job.parts)
 
 
 def engine_of(job: Job) -> tuple[Engine, tuple[str, ...]]:
@@ -103,23 +107,11 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
     )
     if layout.plan is None:
         return found
-    plan = layout.plan
-    if not has_units(cluster.accelerator, plan.precision):
-        instead = next(code for code in INSTEAD if has_units(cluster.accelerator, code))
-        asked, taken = recipe(plan.precision).name, recipe(instead).name
-        what = f"{asked} on {cluster.accelerator.name}: estimated as {taken}"
-        found = replace(found, gaps=(*found.gaps, what))
-        plan = replace(plan, precision=instead)
+    plan, instead = _on_device(layout.plan, cluster)
     optimizer, gaps = _optimizer(job)
-    question = Question(
-        network=network,
-        cluster=cluster,
-        engine=found.engine.name,
-        sequence_tokens=_positive(job.count("sequence_tokens")),
-        global_batch=layout.global_batch,
+    question = replace(
+        _question(found, network, cluster, layout.global_batch),
         total_tokens=total_tokens or _tokens(job, layout.global_batch),
-        method=_method(job),
-        lora_rank=_positive(job.count("lora_rank")) if _method(job) in ("lora", "qlora") else None,
         optimizer=optimizer,
         precision=recipe(plan.precision).name,
     )
@@ -127,16 +119,37 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
         problem, assumed = answerable(question)
     except InvalidInput as error:
         return replace(found, missing=(*found.missing, Missing(what=str(error), add="correct it")))
+    gaps = (*instead, *gaps, *_method_gaps(job), *_offload_gaps(plan), *_file_gaps(job, network))
     return replace(
         found,
         problem=problem,
         plan=plan,
         assumed=(*found.assumed, *assumed),
-        gaps=(*found.gaps, *gaps, *_method_gaps(job), *_offload_gaps(plan), *_file_gaps(job, network)),
+        gaps=(*found.gaps, *gaps),
     )
 
 
-INSTEAD: Final = (Precision.BF16, Precision.FP16, Precision.FP32)
+def _on_device(plan: Plan, cluster: Cluster) -> tuple[Plan, tuple[str, ...]]:
+    """The plan in a format that the device has units for, and what was asked for in its place."""
+    chip = cluster.accelerator
+    if has_units(chip, plan.precision):
+        return plan, ()
+    instead = next((code for code in INSTEAD if has_units(chip, code)), Precision.FP32)
+    asked, taken = recipe(plan.precision).name, recipe(instead).name
+    return replace(plan, precision=instead), (f"{asked} on {chip.name}: estimated as {taken}",)
+
+
+def _question(found: Subject, network: Network, cluster: Cluster, global_batch: int | None) -> Question:
+    job, method = found.job, _method(found.job)
+    return Question(
+        network=network,
+        cluster=cluster,
+        engine=found.engine.name,
+        sequence_tokens=_positive(job.count("sequence_tokens")),
+        global_batch=global_batch,
+        method=method,
+        lora_rank=_positive(job.count("lora_rank")) if method in ("lora", "qlora") else None,
+    )
 
 
 def _method(job: Job) -> str:
@@ -159,7 +172,7 @@ def _offload_gaps(plan: Plan) -> tuple[str, ...]:
 
 def _file_gaps(job: Job, network: Network) -> tuple[str, ...]:
     """What files say that no formula takes in, with its size where that is known."""
-    found = [f"the {len(job.parts)} jobs of a text beside the one that says most"] if job.parts else []
+    found = [f"the other {len(job.parts) - 1} jobs of a text"] if len(job.parts) > 1 else []
     ranks = job.count("second_copy")
     if ranks is not None and ranks > 0:
         held = show_bytes(COPY_BYTES * network_parameters(network).total / ranks)
