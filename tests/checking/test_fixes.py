@@ -107,6 +107,19 @@ def test_a_key_that_is_missing_is_added(
     assert changed(job, **facts) == expected
 
 
+def test_accumulation_follows_from_a_global_batch(write: Write) -> None:
+    said: dict[str, tuple[Value, str]] = {"micro_batch": (8, "--mb"), "global_batch": (64, "--gb")}
+    job = job_saying(write("a.sh", "run --mb 8 --gb 64\n"), "megatron", said)
+
+    assert changed(job, micro_batch=4, accumulation=16) == "run --mb 4 --gb 64\n"
+
+
+def test_flags_are_added_before_one_that_is_there(write: Write) -> None:
+    job = job_saying(write("a.sh", "run --mb 8\n"), "megatron", {"micro_batch": (8, "--mb")})
+
+    assert changed(job, recompute="selective") == "run --recompute-activations --mb 8\n"
+
+
 def test_edits_that_overlap_are_left_out_and_told(write: Write) -> None:
     file = write("a.yaml", "mb: 8\n")
     job = job_saying(file, "any", {})

@@ -31,6 +31,8 @@ def edits_of(job: Job, facts: Mapping[str, Value]) -> tuple[tuple[Edit, ...], tu
     edits: list[Edit] = []
     by_hand: list[str] = []
     for name, value in facts.items():
+        if _follows(job, name):
+            continue
         found = _edit(job, name, value)
         if found is None:
             by_hand.append(name)
@@ -39,14 +41,19 @@ def edits_of(job: Job, facts: Mapping[str, Value]) -> tuple[tuple[Edit, ...], tu
     return tuple(edits), tuple(by_hand)
 
 
+def _follows(job: Job, name: str) -> bool:
+    """Whether a fact follows from others: accumulation where a file has the global batch instead."""
+    return name == "accumulation" and name not in job.facts and job.place("global_batch") is not None
+
+
 def _edit(job: Job, name: str, value: Value) -> Edit | None:
     for reading in job.readings:
         said = reading.fact(name)
-        if said is not None and said.place.file == reading.document.file:
+        if said is not None and not said.is_default and said.place.file == reading.document.file:
             found = _replaced(reading.document, said, value)
             if found is not None:
                 return found
-    if name in job.facts:
+    if name in job.facts and not job.facts[name].is_default:
         return None
     return next((found for each in job.readings if (found := _added(each, name, value)) is not None), None)
 
