@@ -22,6 +22,8 @@ from escala.foreign.readings import Reading
 TOKEN: Final = re.compile(r"[\"']?[ \t]*(?:[:=][ \t]*|[ \t]+)[\"']?(?P<value>[\w.+-]+)")
 BARE: Final = re.compile(r"[\"']?(?P<value>[\w.+-]+)[\"']?")
 SWITCHES: Final = {"false": "true", "False": "True", "'no'": "'yes'"}
+OF_PROGRAM: Final = ("micro_batch", "global_batch", "sequence_tokens", "tp", "precision")
+"""Facts that flags of a training program say, never those of what launches it."""
 ON: Final = ("full", True)
 """Values for which a switch that is off is turned on."""
 
@@ -53,9 +55,18 @@ def _edit(job: Job, name: str, value: Value) -> Edit | None:
             found = _replaced(reading.document, said, value)
             if found is not None:
                 return found
-    if name in job.facts and not job.facts[name].is_default:
+    if any(_stands_there(reading, name) for reading in job.readings):
         return None
     return next((found for each in job.readings if (found := _added(each, name, value)) is not None), None)
+
+
+def _stands_there(reading: Reading, name: str) -> bool:
+    """Whether a file has the key of a fact, so that a second one would contradict it."""
+    said = reading.fact(name)
+    if said is None or said.is_default or said.place.file != reading.document.file:
+        return False
+    key = reading.document.text[said.place.start : said.place.end].strip("-\"'")
+    return bool(key) and key in said.said
 
 
 def _replaced(document: Document, said: Fact, value: Value) -> Edit | None:
@@ -106,12 +117,14 @@ def _added(reading: Reading, name: str, value: Value) -> Edit | None:
 
 
 def _flags(reading: Reading, text: str) -> Edit | None:
-    """Flags before one that stands in the file as such."""
+    """Flags before one of the tool's own that stands in the file as such."""
     document = reading.document
     for each in reading.facts:
-        place = each.place
-        if place.file == document.file and document.text[place.start : place.start + 2] == "--":
-            return Edit(file=document.file, start=place.start, end=place.start, text=f"{text} ")
+        if each.name in OF_PROGRAM and each.place.file == document.file:
+            start = each.place.start
+            start -= 2 if document.text[start - 2 : start] == "--" else 0
+            if document.text[start : start + 2] == "--":
+                return Edit(file=document.file, start=start, end=start, text=f"{text} ")
     return None
 
 
