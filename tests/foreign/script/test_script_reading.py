@@ -377,6 +377,22 @@ def test_new_calls_of_amp_are_none(tmp_path: Path) -> None:
         ),
         (
             "for batch in",
+            "keep(model.state_dict())\nfor batch in",
+            ["script-fsdp1", "script-whole-states"],
+        ),
+        (
+            "for batch in",
+            "if rank == 0:\n    torch.save(model.state_dict(), 'm')\nfor batch in",
+            ["script-fsdp1", "script-states-on-one-rank"],
+        ),
+        (
+            "for batch in",
+            "states = model.state_dict()\nif rank == 0:\n    torch.save(states, 'm')\nfor batch in",
+            ["script-fsdp1", "script-whole-states"],
+        ),
+        ("for batch in", "optimizer.state_dict()\nfor batch in", ["script-fsdp1"]),
+        (
+            "for batch in",
             "FSDP.set_state_dict_type(model, StateDictType.SHARDED_STATE_DICT)\nfor batch in",
             ["script-fsdp1"],
         ),

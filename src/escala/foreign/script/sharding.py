@@ -6,9 +6,11 @@ from typing import Final
 
 from escala.foreign.findings import Finding, finding
 from escala.foreign.jobs import Job
-from escala.foreign.script.code import is_open, keyword, texts
+from escala.foreign.script.code import is_open, keyword, texts, words
 from escala.foreign.script.parts import Program
 
+GATHERING: Final = frozenset(("state_dict_type", "set_state_dict_type", "summon_full_params"))
+"""Names by which a program says how states are gathered."""
 POLICIES: Final = ("transformer_auto_wrap_policy", "size_based_auto_wrap_policy")
 
 
@@ -20,6 +22,7 @@ def sharding_rules(job: Job, program: Program) -> Iterator[Finding]:
     yield from _loaded(job, program)
     yield from _device(program)
     yield from _whole_states(program)
+    yield from _plain_states(program)
 
 
 def _policies(program: Program) -> Iterator[Finding]:
@@ -76,3 +79,22 @@ def _whole_states(program: Program) -> Iterator[Finding]:
         about = ast.dump(call)
         if "FULL_STATE_DICT" in about and keyword(call, "state_dict_config", 2) is None:
             yield finding("script-whole-states", program.place(call))
+
+
+def _plain_states(program: Program) -> Iterator[Finding]:
+    """state_dict() of a model in the first FSDP: all ranks have to call it, and it gathers everything."""
+    if program.attributes & GATHERING or "SHARDED_STATE_DICT" in program.document.text:
+        return
+    wrapped = {
+        name
+        for call in program.fsdp1
+        if isinstance(assigned := program.parents.get(call), ast.Assign)
+        for target in assigned.targets
+        for name in words(target)
+    }
+    for call in program.called("state_dict"):
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(owner, ast.Name) or owner.id not in wrapped:
+            continue
+        on_one = program.is_on_one_rank(call)
+        yield finding("script-states-on-one-rank" if on_one else "script-whole-states", program.place(call))
