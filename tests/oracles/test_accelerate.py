@@ -58,6 +58,20 @@ def test_fsdp1_is_the_default(tmp_path: Path) -> None:
     assert environment(launched(tmp_path / "a.yaml"))["FSDP_VERSION"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("block", "refused"),
+    [
+        ("  fsdp_sync_module_states: false\nnum_processes: 2\n", "fsdp_sync_module_states"),
+        ("  fsdp_version: 2\n", "num_processes"),
+    ],
+)
+def test_the_launcher_refuses_what_is_called_an_error(tmp_path: Path, block: str, refused: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"distributed_type: FSDP\nfsdp_config:\n{block}")
+
+    with pytest.raises(ValueError, match=refused):
+        environment(launched(tmp_path / "a.yaml"))
+
+
 def test_an_unquoted_no_fails(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("distributed_type: FSDP\nnum_processes: 2\nmixed_precision: no\n")
 

@@ -81,6 +81,9 @@ BROKEN = [
     ("accelerate-one-rank", NODES + "same_network: true\nmachine_rank: 0\n"),
     ("accelerate-processes-divide", NODES.replace("16", "15") + "same_network: true\n"),
     ("accelerate-processes-few", NODES.replace("16", "4") + "same_network: true\n"),
+    ("accelerate-no-processes", FSDP2.replace("num_processes: 8\n", "")),
+    ("accelerate-gpu-ids", FSDP2 + "gpu_ids: 0,1,2,3\n"),
+    ("", FSDP2 + "gpu_ids: 0,1,2,3,4,5,6,7\n"),
     # FSDP1 and FSDP2
     ("accelerate-fsdp1", FSDP1 + "  fsdp_sharding_strategy: FULL_SHARD\n"),
     ("accelerate-fsdp1-default", FSDP1.replace("  fsdp_version: 1\n", "")),
@@ -133,6 +136,25 @@ def test_a_strategy_by_number_is_told_by_name(tmp_path: Path) -> None:
 
     assert rules(found) == ["accelerate-fsdp1", "accelerate-strategy-number"]
     assert "SHARD_GRAD_OP" in found.findings[1].what
+
+
+def test_what_rank_0_loads_has_to_reach_the_others(tmp_path: Path) -> None:
+    text = FSDP1 + "  fsdp_sync_module_states: false\n"
+    without = text + "  fsdp_cpu_ram_efficient_loading: false\n"
+
+    assert rules(job(tmp_path, text, **LLAMA)) == ["accelerate-loading-unsynced", "accelerate-fsdp1"]
+    assert rules(job(tmp_path, without, **LLAMA)) == ["accelerate-fsdp1"]
+
+
+def test_processes_may_come_from_the_launch_line(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(FSDP2.replace("num_processes: 8\n", ""))
+    (tmp_path / "run.sh").write_text(
+        "python -m accelerate.commands.launch --config_file a.yaml --num_processes 8 train.py\n"
+    )
+
+    found = read_job([str(tmp_path / "run.sh")], {}, {})
+
+    assert (found.value("devices"), rules(found)) == (8, ["accelerate-wrap-family"])
 
 
 def test_a_mesh_needs_fsdp2(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ def findings(job: Job, reading: Reading, options: Options) -> Iterator[Finding]:
     else:
         yield from _first(reading, options)
     yield from _wrapping(job, options)
+    synced = options.get("fsdp_sync_module_states")
+    loading = options.get("fsdp_cpu_ram_efficient_loading")  # on where it is missing
+    if synced is not None and synced.value is False and (loading is None or loading.value is not False):
+        yield finding("accelerate-loading-unsynced", synced)
     offload = options.get("fsdp_activation_checkpointing_offload")
     is_possible = options.fsdp_version == 2 and options.truth("fsdp_activation_checkpointing")
     if options.truth("fsdp_activation_checkpointing_offload") and not is_possible:

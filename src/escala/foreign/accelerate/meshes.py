@@ -33,8 +33,12 @@ def _machines(job: Job, options: Options) -> Iterator[Finding]:
     """num_processes is the number of processes of all machines."""
     node, processes = options.get("num_processes"), options.count("num_processes")
     machines = options.count("num_machines") or 1
-    if node is None or processes is None:
+    if node is None or processes in (None, -1):
+        if options.kind not in (None, "NO") and job.count("devices") in (None, -1):
+            yield finding("accelerate-no-processes", node or options.at)
         return
+    assert processes is not None
+    yield from _visible(options, processes // max(machines, 1))
     if processes > 0 and processes % machines:
         yield finding("accelerate-processes-divide", node, processes=processes, machines=machines)
     elif machines > 1 and processes == machines and (job.count("devices_per_node") or 1) > 1:
@@ -47,6 +51,16 @@ def _machines(job: Job, options: Options) -> Iterator[Finding]:
             machines=machines,
             each=processes // machines,
         )
+
+
+def _visible(options: Options, processes: int) -> Iterator[Finding]:
+    """Devices that each machine may use, against its processes."""
+    node, given = options.get("gpu_ids"), options.text("gpu_ids")
+    if node is None or given is None or given.lower() == "all":
+        return
+    devices = len([each for each in given.split(",") if each.strip()])
+    if devices < processes:
+        yield finding("accelerate-gpu-ids", node, given=given, devices=devices, processes=processes)
 
 
 def _mesh(job: Job, options: Options, sizes: dict[str, int]) -> Iterator[Finding]:

@@ -54,6 +54,7 @@ SWITCHES: Final = frozenset(
     )
 )
 """Options without a value (accelerate 1.15, commands/launch.py)."""
+PROGRAMS: Final = ("accelerate launch", "accelerate-launch", "accelerate.commands.launch")
 FILES: Final = {"config_file": "--config_file", "deepspeed_config_file": "deepspeed_config_file"}
 ENGINES: Final = {"DEEPSPEED": "deepspeed", "MEGATRON_LM": "megatron-core"}
 LEAVES: Final = "leaf_modules"
@@ -108,7 +109,7 @@ def rules(job: Job, reading: Reading) -> Iterator[Finding]:
 
 
 def _lines(document: Document) -> Iterator[LaunchLine]:
-    for program in ("accelerate launch", "accelerate-launch"):
+    for program in PROGRAMS:
         for line in launch_lines(document, program, SWITCHES):
             if line.script is not None:
                 yield line

@@ -37,7 +37,9 @@ def data_ranks(job: Job) -> int | None:
     """Data parallel ranks = devices / (tp * sequence parallel * pp); None where that is open or not whole."""
     devices = job.count("devices")
     inside = (job.count("tp") or 1) * (job.count("cp") or 1) * (job.count("pp") or 1)
-    return None if devices is None or inside < 1 or devices % inside else devices // inside
+    if devices is None or devices < 1 or inside < 1 or devices % inside:
+        return None
+    return devices // inside
 
 
 def _product(node: Node, batch: int, micro: int, steps: int, ranks: int | None) -> Iterator[Finding]:
