@@ -25,7 +25,8 @@ def test_every_tool_of_a_group_has_its_test(group: Path) -> None:
 
 def test_every_test_belongs_to_one_group() -> None:
     named = sorted(f"test_{tool.replace('-', '_')}.py" for group in GROUPS for tool in tools(group))
-    asking = sorted(file.name for file in FOLDER.glob("test_*.py") if "needed(" in file.read_text())
+    others = [file for file in FOLDER.glob("test_*.py") if file != Path(__file__)]
+    asking = sorted(file.name for file in others if "mark.oracle" in file.read_text())
 
     assert named == asking
 

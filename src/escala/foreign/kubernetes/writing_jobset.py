@@ -14,7 +14,7 @@ TARGET: Final = Target(
     version="v1alpha2",
     abilities=writing.TARGET.abilities,
     launch="bash submit.sh",
-    page="targets/kubernetes.md",
+    page="docs/targets/kubernetes.md",
     wraps=True,
     also=lambda order: [*lacking_devices(order), *also(order)],
 )

@@ -13,7 +13,7 @@ TARGET: Final = Target(
     version="2.3",
     abilities=writing.TARGET.abilities,
     launch="bash submit.sh",
-    page="targets/kubernetes.md",
+    page="docs/targets/kubernetes.md",
     wraps=True,
     also=lambda order: [*lacking_devices(order), *also(order)],
 )

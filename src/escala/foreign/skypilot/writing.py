@@ -42,7 +42,7 @@ TARGET: Final = Target(
     version="0.14.1",
     abilities=writing.TARGET.abilities,
     launch="sky launch -c escala task.yaml",
-    page="targets/skypilot.md",
+    page="docs/targets/skypilot.md",
     wraps=True,
     also=_also,
 )

@@ -13,7 +13,7 @@ TARGET: Final = Target(
     version="22.05",
     abilities=writing.TARGET.abilities,
     launch="sbatch job.sbatch",
-    page="targets/slurm.md",
+    page="docs/targets/slurm.md",
     wraps=True,
     also=also,
 )
