@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from escala.foreign.jobs import read_job
 from escala.foreign.keys import table
 from escala.foreign.orders import lacking
+from escala.foreign.shelltext import read_shell
 from escala.foreign.torchtitan.writing import FUNCTION, MODULE, TARGET, write
 from oracles.needed import needed
 
@@ -18,6 +20,7 @@ from foreign.plans import ORDERS  # noqa: E402  # after the skip
 from foreign.torchtitan.orders import MORE  # noqa: E402  # after the skip
 from oracles import torchtitan_keys, torchtitan_models  # noqa: E402  # after the skip
 
+VALID = Path(__file__).parents[1] / "foreign/valid"
 WRITTEN = {name: order for name, order in (ORDERS | MORE).items() if not lacking(TARGET, order)}
 REFUSED = {
     "c.parallelism.pipeline_parallel_degree = 2": "CUDA graphs do not support pipeline",
@@ -29,7 +32,7 @@ REFUSED = {
 """What ConfigManager refuses, with a part of its answer; each is an error of check too."""
 
 
-def parsed(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> object:
+def parsed(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, function: str = FUNCTION) -> object:
     """The configuration as torchtitan's own manager reads it."""
     from torchtitan.config import ConfigManager
 
@@ -37,7 +40,7 @@ def parsed(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.delitem(sys.modules, name, raising=False)
     importlib.invalidate_caches()
     with torchtitan_models.newest_device():
-        return ConfigManager().parse_args(["--module", name, "--config", FUNCTION])
+        return ConfigManager().parse_args(["--module", name, "--config", function])
 
 
 def test_the_table_of_keys_is_what_torchtitan_has() -> None:
@@ -98,3 +101,30 @@ def test_torchtitan_refuses_what_check_calls_an_error(
         parsed(tmp_path, "refused", monkeypatch)
 
     assert answer in str(error.value) or isinstance(error.value, SystemExit)
+
+
+@pytest.mark.parametrize("file", sorted(VALID.glob("torchtitan-*.py")), ids=lambda file: file.stem)
+def test_torchtitan_takes_the_files_that_check_calls_valid(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "valid_file.py").write_text(file.read_text())
+    [reading] = [each for each in read_job([str(file)], {}, {}).readings if each.tool == "torchtitan"]
+    functions = reading.extra["functions"]
+    assert isinstance(functions, tuple)
+
+    config = parsed(tmp_path, "valid_file", monkeypatch, functions[-1])
+
+    said = {each.name: each.value for each in reading.facts}
+    assert config.training.seq_len == said["sequence_tokens"]  # type: ignore[attr-defined]  # of torchtitan
+    assert config.parallelism.tensor_parallel_degree == said["tp"]  # type: ignore[attr-defined]  # as above
+
+
+def test_torchtitan_takes_the_flags_that_check_calls_valid() -> None:
+    from torchtitan.config import ConfigManager
+
+    script = read_shell((VALID / "torchtitan-launch.sh").read_text(), "run.sh")
+    words = [each.text for each in script.commands[-1].words]
+    with torchtitan_models.newest_device():
+        config = ConfigManager().parse_args(words[words.index("--module") :])
+
+    assert (config.training.steps, config.parallelism.data_parallel_shard_degree) == (100, 64)

@@ -41,11 +41,6 @@ def rules(folder: Path, arguments: str, beside: str = "", **given: Value) -> lis
             "strategy='fsdp', gradient_clip_val=1.0, gradient_clip_algorithm='value'",
         ),
         (
-            "lightning-fsdp-one-unit",
-            "strategy=FSDPStrategy(cpu_offload=True)",
-            "strategy=FSDPStrategy(auto_wrap_policy={Block})",
-        ),
-        (
             "lightning-fsdp-accumulation",
             "strategy='fsdp', accumulate_grad_batches=4",
             "strategy='ddp', accumulate_grad_batches=4",
@@ -59,11 +54,6 @@ def rules(folder: Path, arguments: str, beside: str = "", **given: Value) -> lis
             "lightning-mesh",
             "devices=8, strategy=FSDPStrategy(device_mesh=(2, 2))",
             "devices=8, strategy=FSDPStrategy(device_mesh=(2, 4))",
-        ),
-        (
-            "lightning-sampler",
-            "devices=8, strategy='ddp', use_distributed_sampler=False",
-            "devices=1, use_distributed_sampler=False",
         ),
         (
             "lightning-sync-batchnorm",
@@ -101,10 +91,47 @@ def test_an_8_bit_optimizer_is_found_under_fsdp_alone(tmp_path: Path) -> None:
     assert "lightning-fsdp-8bit" not in rules(tmp_path, "strategy='ddp'", optimizer)
 
 
-def test_a_sampler_of_its_own_is_fine(tmp_path: Path) -> None:
-    beside = "loader = DataLoader(data, sampler=DistributedSampler(data))"
+@pytest.mark.parametrize(
+    ("arguments", "beside", "is_found"),
+    [
+        ("devices=8, use_distributed_sampler=False", "loader = DataLoader(data)", True),
+        ("devices=1, use_distributed_sampler=False", "loader = DataLoader(data)", False),
+        (
+            "devices=8, use_distributed_sampler=False",
+            "DataLoader(data, sampler=DistributedSampler(data))",
+            False,
+        ),
+        (
+            "devices=8, use_distributed_sampler=False",
+            "class Data(IterableDataset): ...\nDataLoader(Data())",
+            False,
+        ),
+        ("devices=8, use_distributed_sampler=False", "from data import loader", False),
+    ],
+)
+def test_samples_of_all_ranks_are_the_same_without_a_sampler(
+    tmp_path: Path, arguments: str, beside: str, is_found: bool
+) -> None:
+    assert ("lightning-sampler" in rules(tmp_path, arguments, beside)) == is_found
 
-    assert "lightning-sampler" not in rules(tmp_path, "devices=8, use_distributed_sampler=False", beside)
+
+@pytest.mark.parametrize(
+    ("strategy", "module", "is_found"),
+    [
+        ("'fsdp'", "class M(L.LightningModule): ...", True),
+        ("FSDPStrategy(auto_wrap_policy={Block})", "class M(L.LightningModule): ...", False),
+        (
+            "'fsdp'",
+            "class M(L.LightningModule):\n    def configure_model(self): self.a = wrap(self.a)",
+            False,
+        ),
+        ("'fsdp'", "from model import M", False),
+    ],
+)
+def test_a_model_that_nobody_cuts_is_gathered_whole(
+    tmp_path: Path, strategy: str, module: str, is_found: bool
+) -> None:
+    assert ("lightning-fsdp-one-unit" in rules(tmp_path, f"strategy={strategy}", module)) == is_found
 
 
 def test_the_change_of_a_removed_strategy_writes_the_one_that_is_left(tmp_path: Path) -> None:

@@ -418,3 +418,19 @@ def test_flags_of_the_command_count_before_the_file(tmp_path: Path) -> None:
 def test_the_function_that_a_command_names_has_to_be_there(tmp_path: Path) -> None:
     assert beside(tmp_path, "--config runs", "") == ["torchtitan-function"]
     assert beside(tmp_path, "--config run", "") == []
+
+
+def test_classes_of_ones_own_may_have_other_keys(tmp_path: Path) -> None:
+    lines = ["c.training = MyTraining(horizon=3)", "c.parallelism = ParallelismConfig(horizon=3)"]
+
+    assert recipe(tmp_path, lines[:1]) == []
+    assert recipe(tmp_path, lines[1:]) == ["unknown-key"]
+
+
+@pytest.mark.parametrize(("trainer", "expected"), [("Trainer", ["unknown-key"]), ("MyTrainer", [])])
+def test_trainers_of_ones_own_may_have_other_sections(
+    tmp_path: Path, trainer: str, expected: list[str]
+) -> None:
+    text = f"{HEAD}def run():\n    c = {trainer}.Config()\n    c.encoder.depth = 3\n    return c\n"
+
+    assert [each.rule for each in job(tmp_path, text, "run.py", {}).findings] == expected

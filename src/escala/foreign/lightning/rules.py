@@ -85,7 +85,7 @@ def _fsdp(settings: Settings, text: str) -> Iterator[Finding]:
     if clip is not None and clip.scalar and settings.text("gradient_clip_algorithm") != "value":
         yield finding("lightning-fsdp-clip", clip)
     policy = settings.option("auto_wrap_policy")
-    if policy is None and "wrap(" not in text and "fully_shard" not in text:
+    if policy is None and "LightningModule" in text and "wrap(" not in text:
         yield finding("lightning-fsdp-one-unit", place)
     accumulation = count_of(settings.node("accumulate_grad_batches")) or 1
     if accumulation > 1:
@@ -116,10 +116,11 @@ def _mesh(job: Job, settings: Settings) -> Iterator[Finding]:
 
 
 def _data(settings: Settings, text: str) -> Iterator[Finding]:
-    """Samplers and batch norms across ranks."""
+    """Samplers and batch norms across ranks; a file without its loader says nothing of samplers."""
     sampler = settings.node("use_distributed_sampler")
     devices = (settings.devices or 1) * (settings.nodes or 1)
-    if sampler is not None and sampler.scalar is False and devices > 1 and "Sampler" not in text:
+    is_plain = "DataLoader(" in text and "Sampler" not in text and "IterableDataset" not in text
+    if sampler is not None and sampler.scalar is False and devices > 1 and is_plain:
         yield finding("lightning-sampler", sampler, devices=devices)
     norm = settings.node("sync_batchnorm")
     if norm is not None and norm.scalar is True:

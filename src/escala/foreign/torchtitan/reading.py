@@ -48,7 +48,7 @@ def read(document: Document, version: str | None) -> Reading:
         tool=NAME,
         title=TITLE,
         version=version or detected,
-        version_is=VersionIs.GIVEN if version else VersionIs.DETECTED,
+        version_is=VersionIs.GIVEN if version else _known(settings),
         role=Role.ARGUMENTS if document.script else Role.CONFIG,
         document=document,
         facts=(*_launched(document), *facts_of(settings, place)),
@@ -62,6 +62,11 @@ def read(document: Document, version: str | None) -> Reading:
 def rules(job: Job, reading: Reading) -> Iterator[Finding]:
     """What is wrong with it."""
     return rules_of(job, reading)
+
+
+def _known(settings: Settings) -> VersionIs:
+    """Older files tell their version by their names; Python is taken for the current one's."""
+    return VersionIs.ASSUMED if settings.is_current else VersionIs.DETECTED
 
 
 def _settings(document: Document) -> tuple[Settings, tuple[str, ...], Place]:

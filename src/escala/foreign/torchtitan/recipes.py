@@ -14,8 +14,15 @@ from escala.foreign.pythontext import Python, dotted
 from escala.foreign.torchtitan.meaning import POLICIES
 from escala.foreign.torchtitan.sizes import shipped
 
-SECTIONS: Final = ("training", "parallelism", "compile", "comm", "debug", "activation_checkpoint")
-"""Sections whose keys are checked: dataclasses that know no other."""
+SECTIONS: Final = {
+    "training": ("TrainingConfig",),
+    "parallelism": ("ParallelismConfig",),
+    "compile": ("CompileConfig",),
+    "comm": ("CommConfig",),
+    "debug": ("DebugConfig",),
+    "activation_checkpoint": tuple(POLICIES),
+}
+"""Sections whose keys are checked, with their classes, which know no other keys; those of others may."""
 REGISTRY: Final = "model_registry"
 MODELS: Final = "torchtitan.models."
 DEEPEST: Final = 20
@@ -28,16 +35,21 @@ class Draft:
     place: Place
     values: dict[str, Node] = field(default_factory=dict)
     sections: dict[str, dict[str, Node]] = field(default_factory=dict)
+    is_own: bool = False
+    """Whether its class is not torchtitan's, so that it may have other sections."""
 
     def copy(self) -> "Draft":
         """Another one with the same settings."""
-        return Draft(
-            self.place, dict(self.values), {name: dict(keys) for name, keys in self.sections.items()}
-        )
+        sections = {name: dict(keys) for name, keys in self.sections.items()}
+        return Draft(self.place, dict(self.values), sections, self.is_own)
 
     def tree(self) -> Node:
         """What is written, as a table of sections."""
-        tables = {name: Node(value=dict(keys), place=self.place) for name, keys in self.sections.items()}
+        tables = {
+            name: Node(value=dict(keys), place=self.place)
+            for name, keys in self.sections.items()
+            if name in SECTIONS or not self.is_own
+        }
         return Node(value=dict(tables), place=self.place)
 
 
@@ -107,7 +119,8 @@ class _Reader:
         name = dotted(value.func)
         last = name.rpartition(".")[2]
         if name.endswith("Trainer.Config"):
-            draft = Draft(self.python.place(value))
+            is_own = name.split(".")[-2:-1] != ["Trainer"]
+            draft = Draft(self.python.place(value), is_own=is_own)
             self.fill(draft, value, names, depth)
             return draft
         if last == REGISTRY:
@@ -215,9 +228,9 @@ class _Reader:
         called = dotted(given.func)
         keywords = self.python.keywords(given)
         draft.values |= {f"{name}.{word}": node for word, node in keywords.items()}
-        if name in SECTIONS:
-            draft.sections[name] = dict(keywords)
         owner = called.removesuffix(".Config").rpartition(".")[2]
+        if owner in SECTIONS.get(name, ()):
+            draft.sections[name] = dict(keywords)
         if name == "activation_checkpoint":
             draft.values[f"{name}.mode"] = Node(
                 value=POLICIES.get(owner, "${" + owner + "}"), place=self.python.place(given), key=key
