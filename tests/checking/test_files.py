@@ -22,4 +22,4 @@ def test_a_plan_is_written_for_the_tool_of_the_job(judge: Callable[..., Judged])
 def test_a_tool_without_a_writer_gets_no_files(judge: Callable[..., Judged]) -> None:
     own = judge(model="llama-3.1-8b", zero=3, precision="bf16")
 
-    assert files_of(job_of("pytorch", "slurm"), own) == ("", {})
+    assert files_of(job_of("pytorch", "script"), own) == ("", {})

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+
 from escala.checking.better import recommended
 from escala.checking.judging import Judged, judged
 from escala.foreign.facts import Value
 from escala.model.columns import Bool
+from escala.model.estimate import deal, memory_of
 from escala.model.memory import Verdict
 from escala.model.plan import Offload, Plan, Plans, Recompute
 from escala.model.problem import Problem
@@ -51,8 +54,6 @@ def smallest_change(given: Judged) -> Change | None:
     """The first change after which it fits; without one, the first after which it is at risk only."""
     risky: Change | None = None
     for attempt in _attempts(given.problem, given.plan):
-        if not _is_able(attempt.problem, attempt.plan):
-            continue
         found = judged(attempt.problem, attempt.plan)
         change = Change(
             title=attempt.title, facts=attempt.facts, judged=found, keeps_training=attempt.keeps_training
@@ -64,25 +65,44 @@ def smallest_change(given: Judged) -> Change | None:
     return risky
 
 
-def _is_able(problem: Problem, plan: Plan) -> bool:
-    """Whether the engine knows everything that the plan needs."""
-    needed: Mapping[str, Bool] = needs(problem, Plans.of(plan))
-    return not any(bool(needed[ability][0]) for ability in problem.engine.lacks)
-
-
 def _attempts(problem: Problem, plan: Plan) -> Iterator[_Try]:
+    """Changes in order, without those that no engine runs or that cannot fit."""
     singles = list(_singles(problem, plan))
-    yield from singles
+    leanest = _leanest(problem, plan)
+    yield from _hopeful(problem, [*singles, *_pairs(singles), leanest])
+    for attempt in (*_other_layout(problem, plan), *_more_devices(leanest), *_other_training(leanest)):
+        yield from _hopeful(attempt.problem, [attempt])
+
+
+def _pairs(singles: list[_Try]) -> Iterator[_Try]:
+    """Two changes that set different facts, each pair once."""
     for first in singles:
         for second in _singles(first.problem, first.plan):
             if not set(first.facts) & set(second.facts):
                 title, facts = f"{first.title}, and {second.title}", {**first.facts, **second.facts}
                 yield replace(second, title=title, facts=facts)
-    leanest = _leanest(problem, plan)
-    yield leanest
-    yield from _other_layout(problem, plan)
-    yield from _more_devices(leanest)
-    yield from _other_training(leanest)
+
+
+def _hopeful(problem: Problem, attempts: list[_Try]) -> list[_Try]:
+    """Attempts that the engine can run and whose device memory may do, each plan once.
+
+    What offload leaves on a device is judged one by one.
+    """
+    once = list({each.plan: each for each in reversed(attempts)}.values())[::-1]
+    plans = Plans.of([each.plan for each in once])
+    able = ~_lacking(problem, plans)
+    need = memory_of(problem, plans, deal(problem, plans)).verdict
+    moves = (plans.offload_optimizer + plans.offload_params) > 0
+    return [once[row] for row in np.flatnonzero(able & (moves | (need != Verdict.DOES_NOT_FIT)))]
+
+
+def _lacking(problem: Problem, plans: Plans) -> Bool:
+    """Whether a plan needs something that the engine does not know."""
+    needed: Mapping[str, Bool] = needs(problem, plans)
+    broken = np.zeros(len(plans), np.bool_)
+    for ability in problem.engine.lacks:
+        broken |= needed[ability]
+    return broken
 
 
 def _singles(problem: Problem, plan: Plan) -> Iterator[_Try]:
