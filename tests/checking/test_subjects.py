@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from escala.catalog.clusters import cluster_for
 from escala.checking.machines import devices_of, machine_of
 from escala.checking.networks import same_shape
 from escala.checking.subjects import Subject, subject_of
+from escala.foreign.jobs import Job, read_job
 from escala.model.plan import Offload, Plan, Precision, Recompute, Schedule
 
 OPTIONS = {"gpu": None, "gpus": None, "gpus_per_node": None, "network": None, "cluster": None}
@@ -160,3 +162,23 @@ def test_a_format_that_a_file_leaves_to_the_device_is_bf16() -> None:
     assert told.plan is not None
     assert told.plan.precision is Precision.BF16
     assert "left to the device" in next(each.reason for each in told.assumed if each.name == "precision")
+
+
+def forcing_sockets(folder: Path) -> Job:
+    lines = ("#!/bin/bash", "#SBATCH --nodes=2", "export NCCL_IB_DISABLE=1", "srun torchrun --nnodes=2 \\")
+    (folder / "job.sbatch").write_text("\n".join(lines) + "\n  --nproc-per-node=8 train.py\n")
+    return read_job([str(folder / "job.sbatch")], {"model": "llama-3.1-8b", "device": "h100-sxm"}, {})
+
+
+def test_forced_sockets_are_estimated_as_ethernet_and_said(tmp_path: Path) -> None:
+    job = forcing_sockets(tmp_path)
+    machine, _ = machine_of(job, OPTIONS)
+
+    assert machine is not None
+    assert machine["network"] == "eth-100g"
+    found = subject_of(job, cluster_for("h100-sxm", 16, network="eth-100g"), None)
+    assert ("link between nodes", "eth-100g") in [(each.name, each.value) for each in found.assumed]
+    own = subject_of(job, cluster_for("h100-sxm", 16, network="10 Gb/s"), None)
+    assert "link between nodes" not in [each.name for each in own.assumed]
+    other = subject_of(job, cluster_for("h100-sxm", 16, network="ib-ndr"), None)
+    assert [gap for gap in other.gaps if gap.startswith("TCP, which NCCL_IB_DISABLE forces")] != []

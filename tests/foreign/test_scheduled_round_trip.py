@@ -24,7 +24,7 @@ MAIN = {
 }
 LINE = (
     "torchrun --nnodes={nodes} --nproc-per-node={each} --node-rank=$NODE_RANK "
-    "--master-addr=$MASTER_ADDR --master-port=$MASTER_PORT -m axolotl.cli.train it\\'s.yaml"
+    "--master-addr=$MASTER_ADDR --master-port=$MASTER_PORT -m mine.train it\\'s.txt"
 )
 
 
@@ -55,6 +55,9 @@ def test_without_a_line_escalas_own_script_lies_beside_it(target: str, tmp_path:
 
     assert "launch.sh" in [Path(path).name for path in paths]
     assert "bash launch.sh" in (tmp_path / MAIN[target]).read_text()
+    job = read_job([str(tmp_path / MAIN[target])], {}, {})  # the script that it names is read too
+    assert "launch.sh" in [Path(each.document.file).name for each in job.readings]
+    assert job.findings == ()
     assert "launch.sh" not in [each.name for each in WRITERS[target].write(wrapped(order))]
 
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from escala.catalog.accelerators import accelerator_name
 from escala.catalog.clusters import MOST_DEVICES
 from escala.errors import InvalidInput
+from escala.foreign.facts import Fact
 from escala.foreign.jobs import Job
+
+SOCKETS: Final = "eth-100g"
+"""The link of nodes whose files force TCP and say nothing of their port: an assumption that is stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +43,14 @@ def machine_of(job: Job, given: Mapping[str, Any]) -> tuple[dict[str, Any] | Non
     if devices is None:
         return None, Missing(what="no number of devices: no file says it", add="--gpus 8")
     per_node = given["gpus_per_node"] or _per_node(job, devices)
-    network = given["network"]
+    network = given["network"] or (SOCKETS if sockets_at(job) is not None else None)
     return {**given, "gpu": device, "gpus": devices, "gpus_per_node": per_node, "network": network}, None
+
+
+def sockets_at(job: Job) -> Fact | None:
+    """What forces TCP between nodes, where the job has several or nobody says how many."""
+    said, nodes = job.facts.get("network"), job.count("nodes")
+    return said if said is not None and said.value == "tcp" and nodes != 1 else None
 
 
 def _per_node(job: Job, devices: int) -> int | None:

@@ -6,7 +6,7 @@ from typing import Final
 from escala.catalog.engines import engine as engine_named
 from escala.catalog.engines import find_engine
 from escala.checking.layouts import layout_of, tool_defaults
-from escala.checking.machines import Missing
+from escala.checking.machines import SOCKETS, Missing, sockets_at
 from escala.checking.networks import network_of
 from escala.errors import InvalidInput
 from escala.foreign.facts import Value
@@ -71,7 +71,28 @@ def subject_of(
     if network is not None and why:
         assumed = Assumed(name="network", value=network.name, reason=why, option="--model")
         found = replace(found, assumed=(assumed,))
+    if cluster is not None:
+        found = _over_sockets(found, cluster)
     return found if network is None or cluster is None else _planned(found, network, cluster, total_tokens)
+
+
+OWN_RATE: Final = "network at "
+"""How the link is called whose rate the command line gives."""
+
+
+def _over_sockets(found: Subject, cluster: Cluster) -> Subject:
+    """What is said of a network whose speed a variable takes away."""
+    forced, link = sockets_at(found.job), cluster.links[-1].name
+    if forced is None or cluster.nodes == 1:
+        return found
+    if link.startswith(OWN_RATE):
+        return found
+    if link != SOCKETS:
+        gap = f"TCP, which {forced.said} forces: estimated over {link}; add --network '10 Gb/s'"
+        return replace(found, gaps=(*found.gaps, gap))
+    reason = f"{forced.said} forces TCP; no file says the rate of the port"
+    assumed = Assumed(name="link between nodes", value=link, reason=reason, option="--network")
+    return replace(found, assumed=(*found.assumed, assumed))
 
 
 def chief_of(job: Job) -> Job:
@@ -177,8 +198,6 @@ def _file_gaps(job: Job, network: Network) -> tuple[str, ...]:
     if ranks is not None and ranks > 0:
         held = show_bytes(COPY_BYTES * network_parameters(network).total / ranks)
         found.append(f"a second copy of the weights inside a node: {held} more on each device")
-    if job.value("network") == "tcp":
-        found.append("the sockets that a file forces in place of RDMA: add --network '10 Gb/s'")
     return tuple(found)
 
 

@@ -7,13 +7,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path as FilePath
 from typing import Final
 
 from escala.foreign.documents import Document, Syntax
 from escala.foreign.places import Node, Place
+from escala.foreign.readings import Reference
 from escala.foreign.shelltext import Word, read_shell
 
 INDENTED: Final = re.compile("\n {1,2}")
+SCRIPT: Final = re.compile(r"(?<![\w./$}-])[\w./-]+\.(?:sh|bash)(?![\w./-])")
 SHELLS: Final = frozenset(("sh", "bash", "dash", "zsh"))
 
 
@@ -40,6 +43,18 @@ def word_of(node: Node) -> Word | None:
         return None
     text = str(node.scalar).lower() if isinstance(node.scalar, bool) else str(node.scalar)
     return Word(text=text, place=node.place, is_open="$" in text)
+
+
+def scripts_named(document: Document, said: str) -> tuple[Reference, ...]:
+    """Scripts beside a file that it starts: `bash launch.sh`, also inside a text for another shell."""
+    if document.script is None:
+        return ()
+    found: dict[str, Reference] = {}
+    for word in (word for command in document.script.commands for word in command.words):
+        for name in SCRIPT.findall(word.text):
+            if (FilePath(document.file).parent / name).is_file():
+                found.setdefault(name, Reference(file=name, place=word.place, said=said))
+    return tuple(found.values())
 
 
 def _after_option(words: list[Node]) -> Node | None:

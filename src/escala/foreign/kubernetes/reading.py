@@ -6,7 +6,7 @@ The commands of the containers are read by the tools that are in them, with the 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from escala.foreign.carried import command_of, word_of
+from escala.foreign.carried import command_of, scripts_named, word_of
 from escala.foreign.documents import Document, Syntax
 from escala.foreign.facts import Fact, count_of, fact
 from escala.foreign.findings import Finding
@@ -54,6 +54,7 @@ def read(document: Document, version: str | None) -> Reading:
         role=Role.ALLOCATION,
         document=document,
         facts=facts,
+        references=tuple(each for script in inside for each in scripts_named(script, NAME)),
         inside=inside,
     )
 

@@ -6,7 +6,7 @@ The scripts of setup and run are read by the tools that are in them, with the va
 from collections.abc import Iterator
 from typing import Final
 
-from escala.foreign.carried import script_of, word_of
+from escala.foreign.carried import script_of, scripts_named, word_of
 from escala.foreign.documents import Document, Syntax
 from escala.foreign.facts import Fact, count_of, fact
 from escala.foreign.findings import Finding
@@ -37,6 +37,11 @@ def read(document: Document, version: str | None) -> Reading:
     """What the document says."""
     tree = document.tree
     assert tree is not None
+    inside = tuple(
+        script_of(document, tree.table[name], variables(tree))
+        for name in SCRIPTS
+        if isinstance(tree.table[name].scalar if name in tree.table else None, str)
+    )
     return Reading(
         tool=NAME,
         title=TITLE,
@@ -45,11 +50,8 @@ def read(document: Document, version: str | None) -> Reading:
         role=Role.ALLOCATION,
         document=document,
         facts=tuple(_facts(tree)),
-        inside=tuple(
-            script_of(document, tree.table[name], variables(tree))
-            for name in SCRIPTS
-            if isinstance(tree.table[name].scalar if name in tree.table else None, str)
-        ),
+        references=tuple(each for script in inside for each in scripts_named(script, NAME)),
+        inside=inside,
     )
 
 

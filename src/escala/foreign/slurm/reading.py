@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from escala.foreign.carried import scripts_named
 from escala.foreign.documents import Document, Syntax
 from escala.foreign.facts import Fact, fact
 from escala.foreign.findings import Finding
@@ -31,6 +32,7 @@ def score(document: Document) -> int:
 def read(document: Document, version: str | None) -> Reading:
     """What the document says."""
     options = last_of(directives(document))
+    inside = _inside(document, options)
     return Reading(
         tool=NAME,
         title=TITLE,
@@ -39,7 +41,8 @@ def read(document: Document, version: str | None) -> Reading:
         role=Role.ALLOCATION,
         document=document,
         facts=tuple(_facts(options)),
-        inside=(_inside(document, options),),
+        references=scripts_named(inside, NAME),
+        inside=(inside,),
     )
 
 
