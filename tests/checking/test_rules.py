@@ -11,6 +11,7 @@ from escala.checking.risks import warnings_of, without_vaguer
 from escala.checking.rules import findings_of
 from escala.checking.subjects import Subject
 from escala.foreign.findings import Finding, Severity
+from escala.foreign.places import Place
 
 DENSE: dict[str, Any] = {"model": "llama-3.1-8b", "precision": "bf16"}
 MIXED: dict[str, Any] = {"model": "mixtral-8x7b", "precision": "bf16"}
@@ -166,9 +167,13 @@ def named(rule: str) -> Finding:
 
 
 def test_a_warning_with_numbers_stands_in_for_the_note_without() -> None:
-    found = [named("lora-zero-3"), named("adapters-sharded"), named("logits-largest")]
+    place = Place(file="sft.yaml", line=7)
+    found = [replace(named("lora-zero-3"), place=place), named("adapters-sharded"), named("logits-largest")]
 
-    assert [each.rule for each in without_vaguer(found)] == ["adapters-sharded", "logits-largest"]
+    assert [(each.rule, each.place) for each in without_vaguer(found)] == [
+        ("adapters-sharded", place),
+        ("logits-largest", None),
+    ]
     assert without_vaguer(found[:1]) == found[:1]
 
 

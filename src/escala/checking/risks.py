@@ -40,9 +40,11 @@ def warnings_of(subject: Subject, given: Judged) -> list[Finding]:
 
 
 def without_vaguer(found: list[Finding]) -> list[Finding]:
-    """The findings without those that another says better."""
+    """The findings without those that another says better, which then stands in their place."""
     vaguer = {WORSE[each.rule] for each in found if each.rule in WORSE}
-    return [each for each in found if each.rule not in vaguer]
+    places = {each.rule: each.place for each in found if each.rule in vaguer}
+    kept = [each for each in found if each.rule not in vaguer]
+    return [replace(each, place=places.get(WORSE.get(each.rule, ""), each.place)) for each in kept]
 
 
 def _place(subject: Subject, *names: str) -> Place | None:
