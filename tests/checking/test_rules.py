@@ -161,9 +161,9 @@ def test_a_risk_is_told_where_it_is_one(
     assert rule not in told(nearly)
 
 
-def named(rule: str) -> Finding:
+def named(rule: str, severity: Severity = Severity.NOTE) -> Finding:
     """A finding of a rule, without words."""
-    return Finding(rule=rule, severity=Severity.NOTE, place=None, what="", why="", fix="", source="")
+    return Finding(rule=rule, severity=severity, place=None, what="", why="", fix="", source="")
 
 
 def test_a_warning_with_numbers_stands_in_for_the_note_without() -> None:
@@ -179,11 +179,13 @@ def test_a_warning_with_numbers_stands_in_for_the_note_without() -> None:
 
 def test_a_rule_of_a_tool_that_says_the_same_wins(subject: Callable[..., Subject]) -> None:
     found = subject(**DENSE, gpus=24, tp=16)
-    own = named("megatron-world-product")
 
-    told = findings_of(replace(found, job=replace(found.job, findings=(own,))))
+    def told(severity: Severity) -> list[str]:
+        own = named("megatron-world-product", severity)
+        return [each.rule for each in findings_of(replace(found, job=replace(found.job, findings=(own,))))]
 
-    assert "devices-degrees" not in [each.rule for each in told]
+    assert "devices-degrees" not in told(Severity.ERROR)
+    assert "devices-degrees" in told(Severity.NOTE)
 
 
 def test_a_finding_stands_where_the_fact_is_said(subject: Callable[..., Subject]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from escala.checking.layouts import precision_said
 from escala.checking.machines import devices_of
 from escala.checking.subjects import Subject
-from escala.foreign.findings import Finding, finding
+from escala.foreign.findings import ORDER, Finding, finding
 from escala.foreign.places import Place
 from escala.model.network import Attention, Experts, Network, StackRole
 from escala.model.precision import RECIPES, recipe
@@ -54,11 +54,14 @@ def findings_of(subject: Subject) -> list[Finding]:
 
 
 def unsaid(subject: Subject, found: list[Finding]) -> list[Finding]:
-    """Findings of which no rule of a tool has spoken."""
-    names = [each.rule for each in subject.job.findings]
-    return [
-        each for each in found if not any(part in name for part in ABOUT.get(each.rule, ()) for name in names)
-    ]
+    """Findings of which no rule of a tool has spoken, at least as severely."""
+
+    def is_said(own: Finding) -> bool:
+        about, worst = ABOUT.get(own.rule, ()), ORDER.index(own.severity)
+        others = (each.rule for each in subject.job.findings if ORDER.index(each.severity) <= worst)
+        return any(part in name for name in others for part in about)
+
+    return [each for each in found if not is_said(each)]
 
 
 def _degree(subject: Subject, axis: str) -> int:

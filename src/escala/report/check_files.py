@@ -8,6 +8,7 @@ from escala.emitting import targets
 from escala.errors import InvalidInput
 from escala.foreign.jobs import Job
 from escala.foreign.orders import Writer, lacking
+from escala.foreign.readings import Role
 from escala.report.emit_view import Wishes, order_of
 from escala.report.planfile import PlanFile
 
@@ -26,8 +27,8 @@ def files_of(job: Job, wanted: Judged) -> tuple[str, Mapping[str, str]]:
 
 
 def _writers(job: Job) -> Iterator[Writer]:
-    """Writers of the tools that the job's files are for, in the order of the files."""
-    for reading in job.readings:
+    """Writers of the tools that the files are for, in the order of the files; not of what launches them."""
+    for reading in (each for each in job.readings if each.role is not Role.LAUNCH):
         for writer in targets.writers().values():
             if cast(str, writer.__name__).split(".")[-2] == reading.tool:  # type: ignore[attr-defined] # modules
                 yield writer
