@@ -97,7 +97,7 @@ def test_settings_of_a_verb_in_a_group_have_its_two_names(run, books: str, monke
         ("[data.prepar]\n", "unknown table 'data.prepar': did you mean data.prepare?"),
         ("[data.prepare]\nfeild = 1\n", "unknown key 'feild' in [data.prepare]: did you mean field?"),
         ("[data]\nfield = 1\n", "unknown table 'data.field'"),
-        ("data = 1\n", "'data' stands outside a table; write it below [train]"),
+        ("data = 1\n", "'data' stands outside a table; write it below [emit] or [train]"),
         ("[data.prepare]\nout = 'x'\n", "out in [data.prepare] can only be given on the command line"),
     ],
 )

@@ -190,7 +190,8 @@ def _table_fault(path: Path, verb: str, table: object, commands: Commands) -> st
         return f"{path}: {table_of(verb)} is no table; write [{table_of(verb)}] and the options below it"
     owners = [name for name in commands if verb.replace("_", "-") in settable(commands[name])]
     if owners and not isinstance(table, Mapping):
-        return f"{path}: '{one_line(verb)}' stands outside a table; write it below [{table_of(owners[0])}]"
+        tables = " or ".join(f"[{table_of(name)}]" for name in owners)
+        return f"{path}: '{one_line(verb)}' stands outside a table; write it below {tables}"
     names = list(map(table_of, commands))
     return f"{path}: {unknown('table', table_of(verb), names, f'there are {_listed(names)}')}"
 
