@@ -175,6 +175,24 @@ def test_older_files_recompute_by_operation_or_every_other_layer(
     }
 
 
+def test_older_files_name_the_points_at_which_stages_begin(tmp_path: Path) -> None:
+    text = (
+        '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nbatch_size = 8\n[experimental]\n'
+        'pipeline_parallel_degree = 2\npipeline_parallel_schedule = "interleaved1f1b"\n'
+        'pipeline_parallel_split_points = ["layers.8", "layers.16", "layers.24"]\n'
+    )
+
+    found = job(tmp_path, text, "train.toml")
+
+    # three points make four stages, two on each of two ranks; 8 samples are cut in as many
+    assert values(found, "pp", "virtual_stages", "schedule", "micro_batch") == {
+        "pp": 2,
+        "virtual_stages": 2,
+        "schedule": "interleaved",
+        "micro_batch": 2,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "version"),
     [

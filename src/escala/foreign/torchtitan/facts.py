@@ -35,6 +35,7 @@ SHARD: Final = "parallelism.data_parallel_shard_degree"
 REPLICATE: Final = "parallelism.data_parallel_replicate_degree"
 LOCAL: Final = "training.local_batch_size"
 PIECE: Final = "parallelism.pipeline_parallel_microbatch_size"
+PIECES: Final = "parallelism.pipeline_parallel_microbatches"
 
 
 def facts_of(settings: Settings, start: Place) -> Iterator[Fact]:
@@ -143,17 +144,35 @@ class _Facts:
     def batch(self) -> Iterator[Fact]:
         """With a pipeline the local batch is cut into micro-batches; else it is one."""
         local, pp = self.settings.count(LOCAL, 8), self.settings.count(DEGREES["pp"], 1)
-        whole, piece = self.settings.count("training.global_batch_size", -1), self.settings.count(PIECE, 1)
+        whole, piece = self.settings.count("training.global_batch_size", -1), self.piece()
         shard, replicas = self.settings.count(SHARD, -1), self.settings.count(REPLICATE, 1)
-        if local is None or pp is None or not piece:
+        if local is None or pp is None or not (piece or pp == 1):
             return
-        yield from self.said("micro_batch", piece if pp > 1 else local, PIECE if pp > 1 else LOCAL)
+        key = LOCAL if pp == 1 or self.settings.counts_pieces else PIECE
+        yield from self.said("micro_batch", piece if pp > 1 else local, key)
         if whole is not None and whole > 0:
             yield from self.said("global_batch", whole, "training.global_batch_size")
         elif shard is not None and replicas is not None and shard > 0:
             yield from self.said("global_batch", local * shard * replicas, LOCAL)
         elif whole is not None:
-            yield from self.said("accumulation", max(local // piece, 1) if pp > 1 else 1, LOCAL)
+            yield from self.said("accumulation", max(local // (piece or 1), 1) if pp > 1 else 1, LOCAL)
+
+    def piece(self) -> int | None:
+        """Samples of a micro-batch of the pipeline: as set, or the local batch cut in as many as set."""
+        if not self.settings.counts_pieces:
+            return self.settings.count(PIECE, 1)
+        local, count = self.settings.count(LOCAL, 8), self.settings.count(PIECES) or self.stages()
+        return local // count if local and local % count == 0 else None
+
+    def stages(self) -> int:
+        """Stages of all ranks."""
+        pp = self.settings.count(DEGREES["pp"], 1) or 1
+        parts = self.settings.node("parallelism.module_fqns_per_model_part")
+        layers = stage_layers(parts) if parts is not None else ()
+        points = len(parts.items) if parts is not None and not layers else 0
+        stages = len(layers) or (points + 1 if points else None) or virtual_stages(self.settings, self.size)
+        name = schedule_name(self.settings.text("parallelism.pipeline_parallel_schedule", "1F1B"))
+        return stages or (pp if name in SINGLE else 2 * pp)
 
     def pipeline(self) -> Iterator[Fact]:
         pp, key = self.settings.count(DEGREES["pp"], 1), "parallelism.pipeline_parallel_schedule"
@@ -164,8 +183,7 @@ class _Facts:
             yield from self.said("schedule", word(SCHEDULES[name]), key)
         parts = self.settings.node("parallelism.module_fqns_per_model_part")
         layers = stage_layers(parts) if parts is not None else ()
-        stages = len(layers) or virtual_stages(self.settings, self.size) or (pp if name in SINGLE else 2 * pp)
-        yield from self.said("virtual_stages", max(stages // pp, 1), key)
+        yield from self.said("virtual_stages", max(self.stages() // pp, 1), key)
         if layers:
             yield from self.said(
                 "stage_layers",

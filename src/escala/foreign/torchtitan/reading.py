@@ -1,6 +1,7 @@
 """torchtitan's configurations as settings and facts: Python of 0.3, flags of a command, older TOML."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from escala.foreign.documents import Document, Syntax
@@ -25,6 +26,7 @@ LIKELY: Final = frozenset(
     ("job", "model", "training", "optimizer", "lr_scheduler", "metrics", "experimental")
 )
 ENTRIES: Final = ("torchtitan.train", "torchtitan/train.py", "run_train.sh", "torchtitan/torchtitan/train.py")
+FIRST: Final = "before 0.1"
 SUBCOMMAND: Final = "activation-checkpoint:"
 OLD_FILES: Final = ("job.config-file", "job.config_file")
 
@@ -81,7 +83,8 @@ def _settings(document: Document) -> tuple[Settings, tuple[str, ...], Place]:
     if command is not None:
         return _of_command(command, start), (), command.words[0].place
     assert document.tree is not None
-    return Settings(values=written(document.tree), tree=document.tree, is_current=False), (), start
+    settings = Settings(values=written(document.tree), tree=document.tree, is_current=False)
+    return replace(settings, counts_pieces=_generation(settings) == FIRST), (), start
 
 
 def _draft(document: Document) -> Draft | None:
@@ -183,4 +186,4 @@ def _generation(settings: Settings) -> str:
     if "quantize" in tables or "hf_assets_path" in (tables["model"].table if "model" in tables else ()):
         return "0.2"
     training = tables["training"].table if "training" in tables else {}
-    return "before 0.1" if "batch_size" in training or "experimental" in tables else "0.1"
+    return FIRST if "batch_size" in training or "experimental" in tables else "0.1"

@@ -254,7 +254,7 @@ class _Rules:
                 hint=f"did you mean {close[0]}?" if close else "choose one of them",
             )
         local, piece = self.settings.count(LOCAL, 8), self.settings.count(PIECE, 1)
-        if self.pp == 1 or not local or not piece:
+        if self.pp == 1 or not local or not piece or self.settings.counts_pieces:
             return
         node = self.settings.at(LOCAL, PIECE, DEGREES["pp"])
         if local % piece:

@@ -29,6 +29,7 @@ CURRENT: Final[Mapping[str, str]] = {
     "experimental.context_parallel_degree": "parallelism.context_parallel_degree",
     "experimental.enable_async_tensor_parallel": "compile.enable_async_tensor_parallel",
     "parallelism.enable_async_tensor_parallel": "compile.enable_async_tensor_parallel",
+    "experimental.pipeline_parallel_microbatches": "parallelism.pipeline_parallel_microbatches",
     "parallelism.pipeline_parallel_split_points": "parallelism.module_fqns_per_model_part",
     "checkpoint.enable_checkpoint": "checkpoint.enable",
     "float8.recipe_name": "model.float8_recipe",
@@ -46,12 +47,14 @@ class Settings:
     """Settings by current name with the tree in which they are written.
 
     `is_whole` if everything else has its default: a file has that, flags that change one have not.
+    `counts_pieces` before 0.1, when a pipeline was told how many micro-batches there are, not how large.
     """
 
     values: Mapping[str, Node]
     tree: Node
     is_whole: bool = True
     is_current: bool = True
+    counts_pieces: bool = False
 
     def node(self, name: str) -> Node | None:
         """The value of a setting where it is written."""

@@ -180,8 +180,16 @@ def _function(order: Order) -> str:
 
 def _call(name: str, values: dict[str, object]) -> str:
     """A call with one argument a line, two levels deep."""
-    inside = "".join(f"            {key}={value!r},\n" for key, value in values.items())
+    inside = "".join(f"            {key}={_shown(value)},\n" for key, value in values.items())
     return f"{name}(\n{inside}        )"
+
+
+def _shown(value: object) -> str:
+    """A value as Python has it; of lists in a list each has its own line."""
+    if not isinstance(value, list):
+        return repr(value)
+    inside = "".join(f"                {each!r},\n" for each in value)
+    return f"[\n{inside}            ]"
 
 
 def _model(order: Order) -> str:
