@@ -1,7 +1,7 @@
 """Another plan for a checked job as files of the tool that the job already uses. Decides nothing."""
 
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import Final, cast
 
 from escala.checking.judging import Judged
 from escala.emitting import targets
@@ -11,6 +11,8 @@ from escala.foreign.orders import Writer, lacking
 from escala.foreign.readings import Role
 from escala.report.emit_view import Wishes, order_of
 from escala.report.planfile import PlanFile
+
+AROUND: Final = (Role.LAUNCH, Role.ALLOCATION)
 
 
 def files_of(job: Job, wanted: Judged) -> tuple[str, Mapping[str, str]]:
@@ -27,8 +29,8 @@ def files_of(job: Job, wanted: Judged) -> tuple[str, Mapping[str, str]]:
 
 
 def _writers(job: Job) -> Iterator[Writer]:
-    """Writers of the tools that the files are for, in the order of the files; not of what launches them."""
-    for reading in (each for each in job.readings if each.role is not Role.LAUNCH):
+    """Writers of the tools that the files are for, in their order; not of what launches or places them."""
+    for reading in (each for each in job.readings if each.role not in AROUND):
         for writer in targets.writers().values():
             if cast(str, writer.__name__).split(".")[-2] == reading.tool:  # type: ignore[attr-defined] # modules
                 yield writer

@@ -45,6 +45,7 @@ PHASES: Final = {
 }
 LEAST_SHARE: Final = 0.02
 MOST_LINES: Final = 24
+CONFIGURATIONS: Final = (".json", ".yaml", ".yml", ".toml")
 
 
 def print_checked(console: Console, given: CheckAnswer) -> None:
@@ -207,19 +208,25 @@ def _print_better(console: Console, given: EstimateView) -> None:
         gain = f"{faster}: {digits(best.tokens_per_s_per_device)} tok/s a device"
         texts = [glued(best.plan_title), gain, f"{gib(best.needed_bytes)} GiB a device, {best.verdict}"]
         hanging(console, "Better", flow(texts, room(console)))
-        for name, text in best.texts.items():
-            _print_file(console, f"{name} for {best.target}", text)
+        _print_texts(console, best)
 
 
-def _print_file(console: Console, title: str, text: str) -> None:
-    """A short file as it would be written, without its comments; long ones are in the JSON."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if len(lines) > MOST_LINES:
-        put(console, Text(f"{title}: --json, or `escala emit`", style=QUIET), indent=9)
-        return
-    put(console, Text(f"{title}:", style=QUIET), indent=9)
-    for line in lines:
-        console.print(Text(f"{'':11}{line}", style=QUIET), no_wrap=True, overflow="ellipsis")
+def _print_texts(console: Console, best: OtherPlanView) -> None:
+    """Short configurations as they would be written, without comments; of all other files the names."""
+    shown = {name: _bare(text) for name, text in best.texts.items() if name.endswith(CONFIGURATIONS)}
+    shown = {name: lines for name, lines in shown.items() if len(lines) <= MOST_LINES}
+    for name, lines in shown.items():
+        put(console, Text(f"{name} for {best.target}:", style=QUIET), indent=9)
+        for line in lines:
+            console.print(Text(f"{'':11}{line}", style=QUIET), no_wrap=True, overflow="ellipsis")
+    rest = [name for name in best.texts if name not in shown]
+    if rest:
+        names = f"{', '.join(rest)} for {best.target}: --json, or `escala emit`"
+        put(console, Text(names, style=QUIET), indent=9)
+
+
+def _bare(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _print_fix(console: Console, given: FixView) -> None:
