@@ -22,6 +22,7 @@ HARM = "$(: > harm)"
 HOSTILE = f'it\'s "a" {HARM} `: > harm`; : > harm # {{x}} %s \\ & <b>'
 LOST: dict[str, frozenset[str]] = {
     "maxtext": frozenset(("compile",)),
+    "megatron-bridge": frozenset(("shard",)),
     "tf-config": frozenset(FACTS),
 }
 """Facts that the files of a target cannot hold, as its page says."""

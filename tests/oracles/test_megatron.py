@@ -2,11 +2,12 @@
 
 import os
 from argparse import Namespace
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from escala.foreign.documents import Syntax, parsed
+from escala.foreign.documents import Syntax, parsed, read_documents
 from escala.foreign.findings import Severity, rules
 from escala.foreign.keys import table
 from escala.foreign.megatron import writing
@@ -25,6 +26,7 @@ from foreign.megatron.test_megatron_round_trip import OTHERS  # noqa: E402  # af
 from foreign.megatron.test_megatron_rules import BASE, CASES  # noqa: E402
 from foreign.plans import ORDERS  # noqa: E402
 
+VALID = Path(__file__).parents[1] / "foreign/valid"
 LATER = ("megatron-expert-ranks", "megatron-interleaved-batch", "megatron-sequence")
 """Refused when process groups are made and at the first step, when the validator is done."""
 
@@ -123,3 +125,15 @@ def test_states_are_what_megatrons_own_estimate_says(name: str) -> None:
     ends = counted.embedding if plan.pp > 1 else counted.embedding + counted.head
     ours = (body + ends) / plan.tp * (6 + 12 / plan.dp)
     assert theirs == pytest.approx(ours, rel=2e-3)  # norms: each rank of TP has them whole
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"), [("llama3_8b", 8), ("mixtral", 32), ("interleaved", 128), ("fsdp", 16)]
+)
+def test_scripts_that_are_called_valid_start(name: str, devices: int) -> None:
+    [document] = read_documents(str(VALID / f"megatron-{name}.sh"))
+    [(_, _, words)] = commands(document)
+
+    values = [*(word.text for word in words if word.text not in ("$@", '"$@"')), "--no-rope-fusion"]
+
+    assert refusal(values, devices) is None

@@ -16,6 +16,7 @@ TOOLS: Final = (
     "trl",
     "transformers",
     "megatron",
+    "megatron_bridge",
     "maxtext",
     "automodel",
     "torchrun",

@@ -47,13 +47,9 @@ DATA: Final = """# Set DATA to the prefix of .bin and .idx files that tools/prep
 """
 
 
-def _beyond(order: Order) -> list[str]:
-    """What Megatron cannot do of combinations, and models that its options do not describe."""
+def beyond(order: Order) -> list[str]:
+    """What Megatron cannot do of combinations."""
     plan, reasons = order.plan, []
-    if options_for(order.problem.workload.network) is None:
-        reasons.append(
-            "this kind of layer: its options build decoders of equal layers with gated feed-forward"
-        )
     if plan.zero >= 2 and plan.pp > 1:
         reasons.append(f"ZeRO stage {plan.zero} (Megatron-FSDP) with a pipeline")
     if plan.zero >= 2 and plan.offload_optimizer is not Offload.NONE:
@@ -66,10 +62,17 @@ def _beyond(order: Order) -> list[str]:
             f"{layers} layers over {plan.pp} × {plan.virtual_stages} stages: they have to be equal"
         )
     if plan.recompute is Recompute.FIRST_LAYERS and plan.recompute_layers % plan.virtual_stages:
-        reasons.append(
-            f"recompute of {plan.recompute_layers} layers: a multiple of the virtual stages is needed"
-        )
+        layers = plan.recompute_layers
+        reasons.append(f"recompute of {layers} layers: a multiple of the virtual stages is needed")
     return reasons
+
+
+def _beyond(order: Order) -> list[str]:
+    """Those, and models that its options do not describe."""
+    if options_for(order.problem.workload.network) is None:
+        kind = "this kind of layer: its options build decoders of equal, gated layers"
+        return [kind, *beyond(order)]
+    return beyond(order)
 
 
 TARGET: Final = Target(

@@ -1,0 +1,1 @@
+"""Megatron-Bridge: recipes in Python and overrides on the command line."""
