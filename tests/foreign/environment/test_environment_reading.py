@@ -95,3 +95,9 @@ def test_processes_need_visible_devices(tmp_path: Path, visible: str, expected: 
     text = f"export CUDA_VISIBLE_DEVICES={visible}\ntorchrun --standalone --nproc-per-node=4 train.py\n"
 
     assert [each for each in rules(job(tmp_path, text)) if each == "fewer-visible-devices"] == expected
+
+
+def test_devices_of_one_command_say_nothing_of_another(tmp_path: Path) -> None:
+    text = "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --standalone --nproc-per-node=4 t.py\n"
+
+    assert rules(job(tmp_path, text + "CUDA_VISIBLE_DEVICES=4 python evaluate.py\n")) == []

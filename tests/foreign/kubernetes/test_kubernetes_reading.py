@@ -195,3 +195,10 @@ def test_pods_of_a_jobset_all_start_and_do_not_restart_alone(tmp_path: Path) -> 
 
 def test_every_pod_is_a_node_of_the_launcher(tmp_path: Path) -> None:
     assert rules(job(tmp_path, jobset(command=line(2)))) == ["kubernetes-nodes-apart"]
+
+
+def test_pods_of_a_plain_job_may_train_on_their_own(tmp_path: Path) -> None:
+    command = ["torchrun", "--standalone", "--nproc-per-node=8", "sweep.py"]
+    spec = {"parallelism": 4, "completions": 4, "template": pod(command=command, restartPolicy="Never")}
+
+    assert rules(job(tmp_path, {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "spec": spec})) == []

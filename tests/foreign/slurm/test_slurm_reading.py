@@ -238,3 +238,15 @@ def test_one_failed_node_ends_the_others(tmp_path: Path) -> None:
     line = "srun --cpus-per-task=96 " + run()
 
     assert rules(job(tmp_path, GOOD, line)) == [("slurm-survivors-wait", 7)]
+
+
+def test_torchrun_that_says_no_nodes_leaves_them_apart_and_sockets_matter_still(tmp_path: Path) -> None:
+    found = job(tmp_path, GOOD, "export NCCL_IB_DISABLE=1", SRUN + "torchrun --nproc-per-node=8 train.py")
+
+    assert [each.rule for each in found.findings] == ["slurm-nodes-apart", "nccl-sockets"]
+
+
+def test_trainings_of_one_node_may_share_a_job(tmp_path: Path) -> None:
+    line = SRUN + "--nodes=1 --ntasks=1 torchrun --standalone --nproc-per-node=8 sweep.py &"
+
+    assert rules(job(tmp_path, GOOD, line, line, "wait")) == []

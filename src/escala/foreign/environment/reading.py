@@ -19,7 +19,9 @@ NAME: Final = "environment"
 TITLE: Final = "NCCL and PyTorch"
 VERSION: Final = "NCCL 2.23, torch 2.13"
 PREFIXES: Final = ("NCCL_", "TORCH_", "PYTORCH_", "GLOO_")
-NAMES: Final = frozenset(("CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", *RENAMED, *NOT_HEARD))
+DEVICES: Final = "CUDA_VISIBLE_DEVICES"
+"""Set for one command and for another differently, it says nothing of the job."""
+NAMES: Final = frozenset(("CUDA_LAUNCH_BLOCKING", DEVICES, *RENAMED, *NOT_HEARD))
 
 
 def score(document: Document) -> int:
@@ -55,6 +57,17 @@ def variables(document: Document) -> dict[str, Word]:
         found = dict(document.script.variables)
         for command in document.script.commands:
             found |= command.variables
+        if (
+            len(
+                {
+                    each.variables[DEVICES].text
+                    for each in document.script.commands
+                    if DEVICES in each.variables
+                }
+            )
+            > 1
+        ):
+            del found[DEVICES]
     return {name: word for name, word in found.items() if name.startswith(PREFIXES) or name in NAMES}
 
 

@@ -28,7 +28,8 @@ def rules_of(job: Job, reading: Reading) -> Iterator[Finding]:
         yield from _jobset(tree)
     for pods in pods_of(kind, tree):
         yield from _pods(job, kind, tree, pods)
-    yield from _nodes(job, reading)
+    if kind != "Job":  # pods of a plain job may each train on their own
+        yield from _nodes(job, reading)
 
 
 def _queue(tree: Node) -> Iterator[Finding]:

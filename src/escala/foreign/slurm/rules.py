@@ -19,6 +19,8 @@ HEARD: Final = frozenset(("TERM", "INT", "HUP", "QUIT", "15", "2", "1", "3"))
 """Signals that torchrun hands on, by name and number."""
 MASTERS: Final = ("MASTER_ADDR", "MAIN_PROCESS_IP", "HEAD_NODE_IP", "head_node_ip")
 LOCAL: Final = frozenset(("localhost", "127.0.0.1", "0.0.0.0", "::1"))
+OWN_NODES: Final = frozenset(("nodes", "nodelist", "w", "relative", "r"))
+"""Options by which srun takes some of the job's nodes: several trainings may share them."""
 SAVED: Final = re.compile(r"checkpoint|resume|ckpt|--load\b|--save\b|escala train", re.IGNORECASE)
 
 
@@ -129,7 +131,8 @@ def _granted(
     job: Job, reading: Reading, options: dict[str, Directive], started: list[Launch]
 ) -> Iterator[Finding]:
     """What is asked for against what is started."""
-    yield from _granted_nodes(job, reading)
+    if not any(OWN_NODES & each.srun.keys() for each in started):
+        yield from _granted_nodes(job, reading)
     nodes, gpus, (processes, said) = _nodes(reading) or 1, _gpus(reading), _launched(job)
     total = _number(options, "gpus")
     if total is not None and processes and nodes > 1 and total < nodes * processes:
