@@ -122,6 +122,11 @@ def truth_of(node: Node | None) -> bool | None:
     return given if isinstance(given, bool) else None
 
 
+def whole(text: str) -> int | None:
+    """A count that a text is as a whole: digits, and no more of them than any count has."""
+    return int(text) if len(text) < 10 and text.isascii() and text.isdigit() else None
+
+
 def is_open(given: object) -> bool:
     """Whether a text is filled in elsewhere: auto, a template, a variable of a shell."""
     return isinstance(given, str) and (

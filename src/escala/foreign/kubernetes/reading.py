@@ -3,6 +3,7 @@
 The commands of the containers are read by the tools that are in them, with the variables that Kubeflow sets.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -69,7 +70,7 @@ def bytes_of(given: object) -> int | None:
     text = str(given).strip()
     letters = text.lstrip("0123456789.")
     number = text[: len(text) - len(letters)]
-    if letters not in SUFFIXES or not number.replace(".", "", 1).isdigit():
+    if letters not in SUFFIXES or not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{0,18})?", number):
         return None
     return int(float(number) * SUFFIXES[letters])
 

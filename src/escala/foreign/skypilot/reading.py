@@ -8,7 +8,7 @@ from typing import Final
 
 from escala.foreign.carried import script_of, scripts_named, word_of
 from escala.foreign.documents import Document, Syntax
-from escala.foreign.facts import Fact, count_of, fact
+from escala.foreign.facts import Fact, count_of, fact, whole
 from escala.foreign.findings import Finding
 from escala.foreign.jobs import Job
 from escala.foreign.places import Node, at
@@ -79,7 +79,7 @@ def _accelerators(node: Node | None) -> Iterator[tuple[str, int | None, Node]]:
         return
     if isinstance(node.scalar, str):
         name, _, count = node.scalar.partition(":")
-        yield name, int(count) if count.isdigit() else 1 if not count else None, node
+        yield name, whole(count) if count else 1, node
     for name, each in node.table.items():
         yield name, count_of(each), node
     for each in node.items:

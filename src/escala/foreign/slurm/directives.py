@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from escala.foreign.documents import Document
+from escala.foreign.facts import whole
 from escala.foreign.keys import table
 from escala.foreign.places import Node, Place
 from escala.foreign.shelltext import Word
@@ -120,7 +121,7 @@ def last_of(options: list[Directive]) -> dict[str, Directive]:
 
 def bytes_of(value: str) -> int | None:
     """64G, 64GB, 65536 (MiB) as bytes; None for what is no amount, and for 0, which means all of the node."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)B?", value.strip().upper())
+    match = re.fullmatch(r"([0-9]{1,15})([KMGT]?)B?", value.strip().upper())
     amount = int(match.group(1)) * SUFFIXES[match.group(2) or "M"] if match else 0
     return amount or None
 
@@ -129,7 +130,7 @@ def gpus_of(value: str) -> tuple[int | None, str]:
     """Number and type of the GPUs in 8, h100:8, gpu:8 or gpu:h100:8; no number where it is a variable."""
     parts = value.split("(")[0].split(":")
     parts = parts[1:] if parts[0] == "gpu" else parts
-    number = 1 if not parts else int(parts[-1]) if parts[-1].isdigit() else None
+    number = 1 if not parts else whole(parts[-1])
     if number is None and len(parts) == 1 and parts[0].replace("-", "").replace("_", "").isalnum():
         return 1, parts[0]
     return number, parts[0] if len(parts) == 2 else ""

@@ -10,7 +10,7 @@ from typing import Final
 
 from escala.foreign.carried import scripts_named
 from escala.foreign.documents import Document, Syntax
-from escala.foreign.facts import Fact, fact
+from escala.foreign.facts import Fact, fact, whole
 from escala.foreign.findings import Finding
 from escala.foreign.jobs import Job
 from escala.foreign.readings import Reading, Role, VersionIs
@@ -55,7 +55,7 @@ def nodes_of(options: dict[str, Directive]) -> int | None:
     """Nodes of a job: one where nothing asks for more; unknown for a range or where tasks may spread."""
     given = options.get("nodes")
     if given is not None:
-        return int(given.value) if given.value.isdigit() else None
+        return whole(given.value) or None
     return None if options.keys() & {"ntasks", "gpus", "nodelist", "nodefile"} else 1
 
 
@@ -77,9 +77,8 @@ def granted_gpus(options: dict[str, Directive]) -> int | None:
         return count // nodes
     each, tasks = options.get("gpus-per-task"), options.get("ntasks-per-node")
     count = gpus_of(each.value)[0] if each is not None else None
-    if count is not None and tasks is not None and tasks.value.isdigit():
-        return count * int(tasks.value)
-    return None
+    several = whole(tasks.value) if tasks is not None else None
+    return count * several if count is not None and several is not None else None
 
 
 def _gpus(option: Directive) -> tuple[int | None, str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from escala.foreign.documents import Document
+from escala.foreign.facts import whole
 from escala.foreign.findings import Edit, Finding, finding
 from escala.foreign.jobs import Job
 from escala.foreign.keys import KeyCheck, table
@@ -64,17 +65,16 @@ def _gpus(reading: Reading) -> int | None:
 
 
 def _number(options: dict[str, Directive], name: str) -> int | None:
-    return int(options[name].value) if name in options and options[name].value.isdigit() else None
+    return whole(options[name].value) if name in options else None
 
 
 def _tasks_per_node(options: dict[str, Directive], launch: Launch, nodes: int | None) -> int | None:
     """Tasks that srun starts on each node: its own options count before the job's; one where none says it."""
-    own = launch.srun.get("ntasks-per-node", "")
-    if own.isdigit():
-        return int(own)
-    total = launch.srun.get("ntasks", "")
-    if total.isdigit() and nodes:
-        return max(1, int(total) // nodes)
+    own, total = (whole(launch.srun.get(name, "")) for name in ("ntasks-per-node", "ntasks"))
+    if own is not None:
+        return own
+    if total is not None and nodes:
+        return max(1, total // nodes)
     each, total_asked = _number(options, "ntasks-per-node"), _number(options, "ntasks")
     if each is not None:
         return each
@@ -203,7 +203,7 @@ def _cores(
         is_set = "SRUN_CPUS_PER_TASK" in each.command.variables
         if asked is not None and asked > 1 and not own and not is_set:
             yield finding("slurm-cores-not-inherited", options["cpus-per-task"].key, cores=asked)
-        cores = int(own) if own.isdigit() else asked
+        cores = whole(own) if own else asked
         if (own and cores is None) or "exclusive" in options or "cpus-per-gpu" in options:
             continue
         if (cores or 1) < processes:
