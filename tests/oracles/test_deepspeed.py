@@ -70,9 +70,9 @@ def test_deepspeed_refuses_what_is_called_an_error(tmp_path: Path, content: dict
     with pytest.raises((AssertionError, TypeError, ValueError, DeepSpeedConfigError)):
         parsed(whole, 2)
 
-    found = read_job([str(tmp_path / "ds.json")], {"devices": 2}, {}).findings
-    is_auto = "auto" in json.dumps(content)
-    assert {each.severity for each in found} & {Severity.WARNING if is_auto else Severity.ERROR}
+    (tmp_path / "train.py").write_text("import deepspeed\ndeepspeed.initialize(config='ds.json')\n")
+    found = read_job([str(tmp_path / "ds.json"), str(tmp_path / "train.py")], {"devices": 2}, {}).findings
+    assert Severity.ERROR in {each.severity for each in found}
 
 
 PASSED_OVER = [

@@ -47,8 +47,8 @@ BROKEN = [
     ("wrong-type", '{%s, "zero_optimization": {"stage": 1, "reduce_bucket_size": "many"}}'),
     ("wrong-value", '{%s, "zero_optimization": {"stage": 5}}'),
     # auto
-    ("deepspeed-auto", '{%s, "gradient_clipping": "auto"}'),
-    ("deepspeed-auto", '{%s, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}}'),
+    ("deepspeed-auto-alone", '{%s, "gradient_clipping": "auto"}'),
+    ("deepspeed-auto-alone", '{%s, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}}'),
     ("deepspeed-auto-default", '{%s, "zero_optimization": {"stage": 1, "reduce_bucket_size": "auto"}}'),
     # batch
     ("deepspeed-batch-missing", '{"bf16": {"enabled": true}, "fp16": {"enabled": false}}'),
@@ -122,6 +122,15 @@ def test_a_file_that_breaks_a_rule_and_one_that_nearly_does(tmp_path: Path, expe
     found = rules(job(tmp_path, text.replace("%s", MICRO).replace("SAVING", SAVING)))
 
     assert found == ([expected] if expected else [])
+
+
+def test_auto_fails_where_code_calls_deepspeed_itself(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto"}')
+    (tmp_path / "train.py").write_text("import deepspeed\nengine = deepspeed.initialize(config='ds.json')\n")
+
+    found = rules(read_job([str(tmp_path / "ds.json"), str(tmp_path / "train.py")], {}, {}))
+
+    assert [each for each in found if each.startswith("deepspeed-auto")] == ["deepspeed-auto"]
 
 
 def test_bf16_is_spelled_once(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ TARGET: Final = Target(
     ),
     launch=f"bash {LAUNCH}",
     page="docs/targets/accelerate.md",
-    engine="pytorch",
+    engine="hf-trainer",
     also=_also,
 )
 

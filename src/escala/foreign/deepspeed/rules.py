@@ -35,7 +35,7 @@ def rules_of(job: Job, reading: Reading) -> Iterator[Finding]:
     yield from batches.findings(job, real, is_filled)
     yield from blocks.findings(job, reading, real)
     if not is_filled:
-        yield from _autos(tree)
+        yield from _autos(job, tree)
 
 
 def _launches(reading: Reading) -> Iterator[Finding]:
@@ -52,22 +52,28 @@ def fills(job: Job) -> bool:
     return job.reads(*FILLERS) or (micro is not None and micro.said == FILLED_BY)
 
 
-def _autos(tree: Node) -> Iterator[Finding]:
+def _autos(job: Job, tree: Node) -> Iterator[Finding]:
     """The first "auto" of each kind: where DeepSpeed counts with it, and where it takes its default."""
-    for name in sorted(NEEDED & tree.table.keys()):
-        if is_open(tree.table[name].scalar):
-            yield finding("deepspeed-auto", tree.table[name], key=name)
-            break
+    open_keys = [(name, tree.table[name]) for name in sorted(NEEDED & tree.table.keys())]
     for name in ("optimizer", "scheduler"):
         params = at(tree, name, "params")
-        for _, node in every(params) if params is not None else ():
-            if is_open(node.scalar):
-                yield finding("deepspeed-auto", node, key=f"{name}.params")
-                break
-    for name, block in tree.table.items():
-        if name in ("optimizer", "scheduler"):
-            continue
-        for key, node in block.table.items():
-            if is_open(node.scalar):
-                yield finding("deepspeed-auto-default", node, key=f"{name}.{key}")
-                break
+        open_keys += [(f"{name}.params", node) for _, node in every(params)] if params is not None else []
+    rule = "deepspeed-auto" if _initializes(job) else "deepspeed-auto-alone"
+    yield from _first_auto(rule, open_keys)
+    blocks = [(name, block) for name, block in tree.table.items() if name not in ("optimizer", "scheduler")]
+    for name, block in blocks:
+        yield from _first_auto("deepspeed-auto-default", [(f"{name}.{k}", n) for k, n in block.table.items()])
+
+
+def _first_auto(rule: str, keys: list[tuple[str, Node]]) -> Iterator[Finding]:
+    """The first of some values that is left open; one is enough to tell."""
+    for name, node in keys:
+        if is_open(node.scalar):
+            yield finding(rule, node, key=name)
+            return
+
+
+def _initializes(job: Job) -> bool:
+    """Whether code of the job hands the file to DeepSpeed itself."""
+    documents = (*(each.document for each in job.readings), *job.unread)
+    return any(each.code is not None and "deepspeed.initialize(" in each.text for each in documents)
