@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from escala.foreign.documents import Document, Syntax, read_documents
+from escala.foreign.documents import Document, Syntax, parsed, read_documents
 from escala.foreign.jobs import read_job
 from escala.foreign.places import Node, Place, at
 from escala.foreign.readings import Reading, Reference
@@ -181,3 +183,14 @@ def test_a_launch_line_in_a_comment_counts_where_nothing_else_says(tmp_path: Pat
 
     assert (alone.value("devices"), both.value("devices")) == (4, 8)
     assert [each.rule for each in both.findings] == []
+
+
+@given(st.text(alphabet="`~\n ab=(){}[]:#\"'\\", max_size=300))
+def test_any_text_is_read(text: str) -> None:
+    for document in parsed(text, "a.md", Syntax.PROSE):
+        assert document.part > 0
+
+
+def test_a_long_text_of_beginnings_ends_in_time() -> None:
+    for text in ("{\n" * 200_000, "```a\n" * 100_000, "# " + "A=1 " * 100_000, "f(\n" * 100_000):
+        assert parsed(text, "a.md", Syntax.PROSE) == []

@@ -26,6 +26,10 @@ STATEMENT: Final = re.compile(
 COMMENT: Final = re.compile(r"^#")
 COMMAND: Final = re.compile(r"^\$?\s*(?:export\s+\w+=|sbatch\s|srun\s)")
 MOST_TRIES: Final = 40
+MOST_LETTERS: Final = 3_000_000
+"""Letters up to which ends of blocks are looked for, those that are looked at again counted again."""
+LONGEST: Final = 1000
+"""Letters of a line by which it is told from prose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class _Finder:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines = text.splitlines(keepends=True)
-        self.starts = [0]
+        self.starts, self.left = [0], MOST_LETTERS
         for line in self.lines:
             self.starts.append(self.starts[-1] + len(line))
 
@@ -81,6 +85,9 @@ class _Finder:
             return first
         depth = 0
         for number in range(index, len(self.lines)):
+            self.left -= len(self.lines[number])
+            if self.left < 0:
+                break
             depth += sum((letter in "{[") - (letter in "}]") for letter in self.lines[number])
             if depth <= 0:
                 return number + 1
@@ -121,7 +128,7 @@ class _Finder:
         found, imports = [], True
         for index in range(first, after):
             line = self.lines[index].rstrip()
-            if IMPORT.match(line):
+            if IMPORT.match(line[:LONGEST]):
                 begin = index
                 while begin > first and self.lines[begin - 1].startswith("#"):
                     begin -= 1
@@ -138,7 +145,8 @@ class _Finder:
     def parsing(self, begin: int, end: int) -> int:
         """The last line up to which lines are a program that does something; `begin` where there is none."""
         for last in range(end, max(begin, end - MOST_TRIES), -1):
-            tree = _tree("".join(self.lines[begin:last]))
+            self.left -= self.starts[last] - self.starts[begin]
+            tree = _tree("".join(self.lines[begin:last])) if self.left > 0 else None
             if tree is not None:
                 return (
                     last
@@ -149,7 +157,8 @@ class _Finder:
 
 
 def _is_code(line: str) -> bool:
-    return bool(IMPORT.match(line) or STATEMENT.match(line) or COMMENT.match(line))
+    start = line[:LONGEST]
+    return bool(IMPORT.match(start) or STATEMENT.match(start) or COMMENT.match(start))
 
 
 def _is_call(given: ast.Expr) -> bool:

@@ -1,5 +1,6 @@
 """Where something stands in a file, and values that know it. Knows no syntax."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -83,7 +84,7 @@ class Lines:
     def __init__(self, text: str, file: str, first: int = 1) -> None:
         """`first` is the number of the text's first line in its file."""
         self.file, self.first = file, first
-        self.starts = [0, *(index + 1 for index, letter in enumerate(text) if letter == "\n")]
+        self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def place(self, start: int, end: int | None = None) -> Place:
         """The place of a stretch."""

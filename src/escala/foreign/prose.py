@@ -5,16 +5,15 @@ names it says; every other block is a job of its own.
 """
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from escala.foreign.blocks import unfenced
 from escala.foreign.documents import Document, Syntax, parsed
 from escala.foreign.remarks import LAUNCH, blank
 
-FENCE: Final = re.compile(
-    r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL
-)
+OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
 FILE_NAME: Final = re.compile(r"[\w./-]+\.(?:py|json|ya?ml|toml|sh|sbatch)\b")
 LANGUAGES: Final = {
     "python": Syntax.PYTHON,
@@ -45,25 +44,50 @@ def read_prose(text: str, file: str) -> list[Document]:
     return _grouped(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """A block between fences by offsets: the whole with both fences, and what is between them."""
+
+    language: str
+    start: int
+    body: int
+    body_end: int
+    end: int
+
+
+def _fences(text: str) -> Iterator[Fence]:
+    """The blocks between fences; one that is never closed is none."""
+    mark, opened, offset = "", (0, 0, ""), 0
+    for line in text.splitlines(keepends=True):
+        after, said = offset + len(line), line.strip()
+        if mark:
+            if said and not said.strip(mark[0]) and len(said) >= len(mark):
+                yield Fence(language=opened[2], start=opened[0], body=opened[1], body_end=offset, end=after)
+                mark = ""
+        elif match := OPENING.match(line):
+            mark, opened = match.group(1), (offset, after, match.group(2).lower())
+        offset = after
+
+
 def _stretches(text: str) -> list[tuple[Syntax, int, int]]:
     """Syntax, start and end of all blocks, in their order; a fence without a language is looked into."""
-    fences = [match for match in FENCE.finditer(text) if match.group(2)]
-    found = [
-        (LANGUAGES[match.group(2).lower()], match.start(3), match.end(3))
-        for match in fences
-        if match.group(2).lower() in LANGUAGES
-    ]
-    rest = FENCE.sub(lambda match: blank(match.group()) if match.group(2) else _inside(match), text)
+    found: list[tuple[Syntax, int, int]] = []
+    rest, end = list[str](), 0
+    for fence in _fences(text):
+        if fence.language in LANGUAGES:
+            found.append((LANGUAGES[fence.language], fence.body, fence.body_end))
+        body = text[fence.body : fence.body_end]
+        rest += [
+            text[end : fence.start],
+            blank(text[fence.start : fence.body]),
+            blank(body) if fence.language else body,
+            blank(text[fence.body_end : fence.end]),
+        ]
+        end = fence.end
+    rest.append(text[end:])
     kinds = {"python": Syntax.PYTHON, "comments": Syntax.PYTHON, "json": Syntax.JSON, "shell": Syntax.SHELL}
-    found += [(kinds[block.kind], block.start, block.end) for block in unfenced(rest)]
+    found += [(kinds[block.kind], block.start, block.end) for block in unfenced("".join(rest))]
     return sorted(found, key=lambda each: each[1])
-
-
-def _inside(match: re.Match[str]) -> str:
-    """What a fence without a language holds, the fence itself blanked."""
-    start, end = (offset - match.start() for offset in match.span(3))
-    whole = match.group()
-    return blank(whole[:start]) + whole[start:end] + blank(whole[end:])
 
 
 def _name(text: str, start: int, end: int) -> str:

@@ -11,7 +11,7 @@ STARTS: Final = (
     r"torchrun\s|torchrun$|accelerate\s+launch\s|deepspeed\s+(?:-|\S+\.py)|horovodrun\s"
     r"|(?:\S*/)?python3?(?:\.\d+)?\s+-m\s+(?:torch\.distributed\.(?:run|launch)|deepspeed|accelerate)\b"
 )
-LAUNCH: Final = re.compile(rf"(?:^|(?<=[\s:`$(>]))((?:[A-Z][A-Z0-9_]*=\S+\s+)*(?:{STARTS})[^\n`]*)")
+LAUNCH: Final = re.compile(rf"(?:^|(?<=[\s:`$(>]))((?:[A-Z][A-Z0-9_]*=\S+\s+){{0,8}}(?:{STARTS})[^\n`]*)")
 COMMENT: Final = re.compile(r"^[ \t]*(#|//)|[ \t](#)[ \t]")
 DOCSTRING: Final = re.compile(r'\A(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*[rR]?("""|\'\'\')(.*?)\1', re.DOTALL)
 
@@ -30,7 +30,7 @@ def launches(text: str) -> str | None:
 
 def blank(text: str) -> str:
     """A text of the same lines and letters that says nothing."""
-    return re.sub(r"[^\n]", " ", text)
+    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def _command(text: str) -> str:

@@ -123,7 +123,8 @@ class _Reader:
     def script(self) -> Script:
         """All commands; of a variable the last value counts."""
         words: list[Word] = []
-        for token in self.tokens(0, len(self.text), "\n"):
+        begin = len(self.text) - len(self.text.lstrip())  # a block of a text has blanks before it
+        for token in self.tokens(begin, len(self.text), "\n"):
             if token is None:
                 self.command(words)
                 words = []

@@ -33,6 +33,9 @@ class Code:
         for node in ast.walk(self.tree):
             self._note(node)
         self.calls.sort(key=lambda call: (call.lineno, call.col_offset))
+        self.by_name: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            self.by_name.setdefault(self.dotted(call.func).rpartition(".")[2], []).append(call)
 
     def _note(self, node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
@@ -80,7 +83,10 @@ class Code:
 
     def called(self, *names: str) -> list[ast.Call]:
         """The calls whose last name is one of these."""
-        return [call for call in self.calls if self.dotted(call.func).rpartition(".")[2] in names]
+        if len(names) == 1:
+            return list(self.by_name.get(names[0], ()))
+        found = [call for name in names for call in self.by_name.get(name, ())]
+        return sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
     def modules(self) -> Iterator[tuple[str, ast.Import | ast.ImportFrom]]:
         """What is imported, as whole names, with the statement."""

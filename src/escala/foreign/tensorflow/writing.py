@@ -46,9 +46,10 @@ def write(order: Order) -> list[OutFile]:
         'port="${MASTER_PORT:-12345}"',
         """workers="$(printf '"%s:'"$port"'",' "${hosts[@]}")\"""",
         """task='{"type": "worker", "index": %s}'""",
-        """printf -v TF_CONFIG '{"cluster": {"worker": [%s]}, "task": '"$task"'}' "${workers%,}" "$index\"""",
-        "export TF_CONFIG",
-        'exec python "$program" "$@"',
+        """format='{"cluster": {"worker": [%s]}, "task": '"$task"'}'""",
+        """# shellcheck disable=SC2059  # the format is the one above""",
+        """config="$(printf "$format" "${workers%,}" "$index")\"""",
+        'exec env TF_CONFIG="$config" python "$program" "$@"',
     )
     return [OutFile(name="tf_config.sh", text="\n".join(lines) + "\n", is_executable=True)]
 
