@@ -3,6 +3,7 @@
 A fact has the place where it is said. What a file leaves open ("auto", an unset variable) is no fact.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -10,6 +11,7 @@ from typing import Final
 
 from escala.foreign.places import Node, Place
 
+WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 Value = str | int | float | bool | tuple[str, ...]
 
 FACTS: Final[Mapping[str, str]] = {
@@ -95,7 +97,7 @@ def fact(name: str, value: Value, node: Node | Place, said: str, *, is_default: 
 def count_of(node: Node | None) -> int | None:
     """A whole number that a file gives, also as text or as 4.0; None where it gives none."""
     given = None if node is None else node.scalar
-    if isinstance(given, str) and given.strip().lstrip("+-").isdigit():
+    if isinstance(given, str) and WHOLE.fullmatch(given.strip()):
         return int(given)
     if isinstance(given, float) and given.is_integer() and abs(given) < 1e15:
         return int(given)

@@ -181,3 +181,9 @@ def test_other_plans_come_back_too(order: Order, tmp_path: Path) -> None:
 )
 def test_what_no_strategy_has_is_refused(order: Order, reason: str) -> None:
     assert any(reason in each for each in lacking(writing.TARGET, order))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "--1", "1e400", "[2]", "none"])
+def test_no_number_stops_the_reading(tmp_path: Path, value: str) -> None:
+    for devices in (0, 8):
+        assert job(tmp_path, RECIPE.replace(": 2", f": {value}"), devices=devices).readings

@@ -172,3 +172,8 @@ def test_other_plans_come_back_too(order: Order, tmp_path: Path) -> None:
     problem = replace(order.problem, workload=replace(work, global_batch=batch))
 
     assert_round_trip(writing, replace(order, problem=problem), tmp_path, lost=ALWAYS)
+
+
+@pytest.mark.parametrize("value", ["0", "-2", "--1", "1e400", "[2]", "none"])
+def test_no_number_stops_the_reading(tmp_path: Path, value: str) -> None:
+    assert job(tmp_path, CONFIG.replace(": 2", f": {value}"), devices=8).readings

@@ -200,3 +200,11 @@ def test_the_line_of_a_finding_is_that_of_its_option(tmp_path: Path) -> None:
 )
 def test_options_are_those_of_the_parser(tmp_path: Path, options: str, rules: list[str]) -> None:
     assert [each.rule for each in job(tmp_path, options).findings] == rules
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "--1", "999999999999999999", "1e400", "nan", "$X", "''"])
+@pytest.mark.parametrize("name", [TP, PP, CP, EP, VIRTUAL, "num-layers", "num-experts", "micro-batch-size"])
+def test_no_number_stops_the_reading(tmp_path: Path, name: str, value: str) -> None:
+    others = f"{PP} 2 --{VIRTUAL} 2 --{EP} 2 --num-experts 6 --rampup-batch-size {value} 1 1"
+
+    assert job(tmp_path, f"{others} --{name} {value}").readings

@@ -27,6 +27,7 @@ CONSTANT: Final = (0, 18)
 """The release of core that knows no growing batch but by --step-batch-size-schedule."""
 BLACKWELL: Final = ("b100", "b200", "b300", "gb200", "gb300", "rtx-50", "rtx-pro", "rubin")
 CONNECTIONS: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
+MOST: Final = 1000
 PADDED_SHARE: Final = 0.01
 """Share of rows without a word up to which the padding of a vocabulary is not worth a note."""
 
@@ -55,6 +56,11 @@ def data_ranks(job: Job, given: Arguments) -> int | None:
 def _model_ranks(given: Arguments) -> int | None:
     tp, pp, cp = (given.count(name, 1) for name in (TP, PP, CP))
     return tp * pp * cp if tp and pp and cp else None
+
+
+def _divisors(number: int) -> str:
+    """What divides a number, up to a bound that no model reaches."""
+    return ", ".join(str(n) for n in range(1, min(number, MOST) + 1) if number % n == 0)
 
 
 def _world(job: Job, given: Arguments) -> Iterator[Finding]:
@@ -135,7 +141,7 @@ def _virtual(given: Arguments, pp: int, layers: int) -> Iterator[Finding]:
         stage=stage,
         said=f"{by_stages} virtual stages" if by_stages else f"{each} layers a virtual stage",
         run=min(run, layers),
-        fitting=", ".join(str(n) for n in range(1, stage + 1) if stage % n == 0),
+        fitting=_divisors(stage),
     )
 
 
@@ -208,7 +214,7 @@ def _experts(job: Job, given: Arguments) -> Iterator[Finding]:
     if not experts:
         return
     if experts % ep:
-        fitting = ", ".join(str(n) for n in range(1, experts + 1) if experts % n == 0)
+        fitting = _divisors(experts)
         yield finding("megatron-experts", given.place("num_experts"), experts=experts, ep=ep, fitting=fitting)
     etp = given.count("expert_tensor_parallel_size", tp) or 1
     if etp > 1 and given.is_off("disable_bias_linear"):

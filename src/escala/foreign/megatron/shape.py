@@ -10,6 +10,8 @@ from typing import Final
 from escala.foreign.megatron.arguments import Arguments
 from escala.model.network import Attention, AttentionKind, Block, Experts, FeedForward, Network, StackRole
 
+MOST_LAYERS: Final = 10_000
+"""Layers up to which a network is built (catalog)."""
 VOCABULARIES: Final[Mapping[str, int]] = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
 """Sizes of tokenizers that have one only (GPT-2's merges; Llama 2's model file)."""
 
@@ -126,7 +128,7 @@ def _latent(given: Arguments, width: int) -> dict[str, object] | None:
 
 def dense_layers(given: Arguments) -> list[int]:
     """Layers without experts: --moe-layer-freq is every n-th from the first on, or ([0]*3+[1]*58)."""
-    layers = given.count("num_layers") or 0
+    layers = min(given.count("num_layers") or 0, MOST_LAYERS)
     every = given.count("moe_layer_freq", 1)
     if every is not None:
         return [i for i in range(layers) if every > 0 and i % every]
@@ -141,6 +143,8 @@ def _pattern(text: str) -> list[int]:
     found: list[int] = []
     for digits, times in re.findall(r"\[([01](?:\s*,\s*[01])*)\](?:\s*\*\s*(\d{1,4}))?", text):
         found += [int(each) for each in digits.split(",")] * int(times or 1)
+        if len(found) > MOST_LAYERS:
+            break
     return found
 
 
