@@ -70,11 +70,12 @@ def step_of(problem: Problem, plan: Plan) -> float | None:
     return None if rejects(problem, plans)[0] else float(time_of(problem, plans).step_s[0])
 
 
-def _rank(each: Fit, order: Order) -> tuple[bool, bool, float, int, str]:
-    """Expressed, then by seconds; equals by the engine that the plan was made for, by reasons, by name."""
-    seconds = each.nearest.step_s if each.nearest else 0.0 if each.is_expressed else float("inf")
-    own = each.target.engine == order.problem.engine.name
-    return bool(each.reasons), not own and each.is_expressed, seconds, len(each.reasons), each.target.name
+def _rank(each: Fit, order: Order) -> tuple[bool, bool, bool, float, int, str]:
+    """Expressed, then by seconds; equals by the engine of the plan, schedulers last, by reasons, by name."""
+    target, cannot = each.target, not each.is_expressed
+    seconds = each.nearest.step_s if each.nearest else float("inf") if cannot else 0.0
+    other = target.engine != order.problem.engine.name and not cannot
+    return cannot, other, target.wraps and not cannot, seconds, len(each.reasons), target.name
 
 
 def _fit(target: Target, order: Order, step_s: float | None, known: dict[Narrowed, Timed]) -> Fit:

@@ -64,7 +64,7 @@ def print_title(console: Console, given: EmitAnswer) -> None:
 def print_targets(console: Console, given: EmitAnswer) -> None:
     """Targets that can express the plan in one paragraph, the others each with what they lack."""
     able = [each for each in given.targets if each.is_expressed]
-    lines = flow([Text(f"{each.name} {each.version}", style=STRONG) for each in able], room(console))
+    lines = flow([_able(each) for each in able], room(console))
     hanging(console, "Can", lines or [Text("no target can express this plan")], style=STRONG)
     put(console)
     others = [each for each in given.targets if not each.is_expressed]
@@ -79,6 +79,14 @@ def print_targets(console: Console, given: EmitAnswer) -> None:
         _next(console, [_command(given, able[0])])
     elif any(each.nearest for each in others):
         _next(console, [f"{_command(given, others[0])} --nearest"])
+
+
+def _able(each: TargetView) -> Text:
+    """A target that can express the plan, with what its own engine makes of it where that does not fit."""
+    text = Text(f"{each.name} {each.version}", style=STRONG)
+    if each.engine_verdict not in (None, "fits"):
+        text.append(f", {each.engine_verdict}", style=VERDICT_STYLES[str(each.engine_verdict)])
+    return text
 
 
 def _nearest(each: NearestView | None) -> Text:
@@ -110,6 +118,11 @@ def print_refused(console: Console, given: EmitAnswer, target: TargetView) -> No
 def print_written(console: Console, given: EmitAnswer, written: WrittenView) -> None:
     """The files, how to start them, and what was assumed for what the plan does not know."""
     put(console, Text(f"Wrote {len(written.files)} file{plural(len(written.files))}", style=STRONG))
+    target = given.targets[0]
+    if target.engine != given.engine and target.engine_step_s is not None:
+        verdict = str(target.engine_verdict)
+        said = Text(f"as engine {target.engine} runs it: a step of {seconds(target.engine_step_s)}, ")
+        put(console, said.append(verdict, style=VERDICT_STYLES[verdict]), indent=2)
     folder = one_line(written.folder)
     hanging(console, "Files", flow([f"{folder}: {written.files[0]}", *written.files[1:]], room(console)))
     where = f"in {folder}" + (f", on each of {count(written.nodes)} nodes" if written.nodes > 1 else "")

@@ -6,13 +6,14 @@ from math import ceil
 from typing import Any, Final
 
 from escala import __version__
-from escala.catalog import networks
+from escala.catalog import engine, networks
 from escala.emitting import targets
-from escala.emitting.fits import Fit, Nearest, fit, fits
+from escala.emitting.fits import Fit, Nearest, fit, fits, step_of
 from escala.errors import InvalidInput, spoken
 from escala.foreign.orders import Order, OutFile, Target, launch_line
 from escala.model.estimate import estimate
 from escala.model.memory import Verdict
+from escala.model.own_numbers import without_own
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
@@ -64,7 +65,11 @@ class NearestView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetView:
-    """A target, and the reasons why it cannot express the plan: none where it can."""
+    """A target, and the reasons why it cannot express the plan: none where it can.
+
+    `engine_step_s` and `engine_verdict` are of the plan, or of the nearest one, as the target's own `engine`
+    runs it; null where that is not predicted.
+    """
 
     name: str
     title: str
@@ -73,6 +78,9 @@ class TargetView:
     is_expressed: bool
     reasons: tuple[str, ...]
     nearest: NearestView | None
+    engine: str
+    engine_step_s: float | None
+    engine_verdict: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +260,7 @@ def _answer(
         learning_rate=order.learning_rate,
         steps=order.steps,
         assumptions=assumed,
-        targets=tuple(_target(each) for each in found),
+        targets=tuple(_target(each, order) for each in found),
     )
 
 
@@ -263,8 +271,11 @@ def _verdict(problem: Problem, plan: Plan) -> str | None:
     return VERDICTS[Verdict(int(estimate(problem, Plans.of(plan)).memory.verdict[0]))]
 
 
-def _target(each: Fit) -> TargetView:
+def _target(each: Fit, order: Order) -> TargetView:
     target = each.target
+    plan = each.nearest.plan if each.nearest is not None else order.plan
+    problem = _as_run_by(target, order.problem)
+    is_predicted = each.is_expressed or each.nearest is not None
     return TargetView(
         name=target.name,
         title=target.title,
@@ -273,7 +284,17 @@ def _target(each: Fit) -> TargetView:
         is_expressed=each.is_expressed,
         reasons=each.reasons,
         nearest=None if each.nearest is None else _nearest(each.nearest),
+        engine=target.engine,
+        engine_step_s=step_of(problem, plan) if is_predicted else None,
+        engine_verdict=_verdict(problem, plan) if is_predicted else None,
     )
+
+
+def _as_run_by(target: Target, problem: Problem) -> Problem:
+    """The question to the software that a target's files start; own runs of another engine do not count."""
+    if target.engine == problem.engine.name:
+        return problem
+    return replace(without_own(problem), engine=engine(target.engine), own=None)
 
 
 def _nearest(each: Nearest) -> NearestView:
