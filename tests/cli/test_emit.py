@@ -33,6 +33,18 @@ def test_without_a_target_all_are_ranked(faked):
     assert all(bool(each.reasons) != each.is_expressed for each in found.targets)
 
 
+def test_the_engine_of_a_target_is_asked_what_it_makes_of_the_plan(faked):
+    ranked = {each.name: each for each in answer(faked("emit", "--json")).targets}
+    own, other = ranked["sharding"], ranked["piped"]
+    story = json.loads(faked("explain", "--json").out)
+
+    assert (own.engine, other.engine) == ("pytorch", "hf-trainer")
+    assert own.engine_step_s == story["plan"]["step_s"]["value"]
+    assert own.engine_verdict == story["plan"]["verdict"]
+    assert other.nearest is not None
+    assert other.engine_step_s != other.nearest.step_s
+
+
 def test_files_are_written_with_the_plan_and_its_hash(faked, tmp_path: Path):
     found = answer(faked("emit", "--to", "sharding", "--json"))
 

@@ -11,7 +11,7 @@ WHOLE = (Recompute.NONE, Recompute.FULL)
 class Fake:
     """A writer that writes its header."""
 
-    def __init__(self, name: str, *, wraps: bool = False, engine: str = "other", **able: Any) -> None:
+    def __init__(self, name: str, *, wraps: bool = False, engine: str = "hf-trainer", **able: Any) -> None:
         self.TARGET = Target(
             name=name,
             title=name.upper(),

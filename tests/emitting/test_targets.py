@@ -6,6 +6,7 @@ import pytest
 
 from emitting.fakes import FAKES
 from escala import foreign
+from escala.catalog.engines import engines
 from escala.emitting import targets
 from escala.errors import InvalidInput
 
@@ -26,6 +27,7 @@ def test_every_target_has_its_name_its_version_and_its_page() -> None:
         assert target.version
         assert target.launch
         assert (ROOT / target.page).is_file()
+        assert target.engine in engines()
 
 
 def test_unknown_targets_are_refused_with_near_ones(monkeypatch: pytest.MonkeyPatch) -> None:
