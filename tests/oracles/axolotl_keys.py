@@ -5,6 +5,8 @@ by 0.13 has that version.
 """
 
 import ast
+import importlib
+import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +14,9 @@ from typing import Any, Final
 
 from escala.foreign.keys import Gone, Key, Section, Table
 from oracles.dataclass_keys import key_of, options
+from oracles.unpacked import unpacked
+
+VERSION: Final = "0.19.0"
 
 NESTED: Final = ("fsdp_config", "trl", "vllm", "qat", "quantization", "lora")
 OLD: Final = {
@@ -41,12 +46,19 @@ OLD: Final = {
 }
 
 
+def schema() -> type[Any]:
+    """Its schema, from the wheel as it is."""
+    folder = str(unpacked(f"axolotl=={VERSION}", "axolotl"))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    found: type[Any] = importlib.import_module("axolotl.utils.schemas.config").AxolotlInputConfig
+    return found
+
+
 def table() -> Table:
     """Keys at the top and in the tables whose keys the schema knows."""
-    from axolotl.utils.schemas.config import AxolotlInputConfig
-
     sections: dict[str, Section] = {}
-    top = _section(AxolotlInputConfig, sections)
+    top = _section(schema(), sections)
     plugins = dict.fromkeys(_plugin_keys(), Key())
     number = version("axolotl")
     return Table(

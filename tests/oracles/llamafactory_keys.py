@@ -3,13 +3,19 @@
 The versions in which fields went are those of its argument classes from 0.7.1 to 0.9.5, which were compared.
 """
 
+import importlib
 import os
+import sys
 from importlib.metadata import version
+from types import ModuleType
 from typing import Final
 
 from escala.foreign.keys import Gone, Key, Section, Table
 from oracles.dataclass_keys import section_of
 from oracles.transformers_keys import SWITCH
+from oracles.unpacked import unpacked
+
+VERSION: Final = "0.9.5"
 
 OLD: Final = {
     "dpo_beta": Gone(to="pref_beta", removed="0.8"),
@@ -51,13 +57,19 @@ OLD: Final = {
 }
 
 
+def parser() -> ModuleType:
+    """Its parser, from the wheel as it is."""
+    folder = str(unpacked(f"llamafactory=={VERSION}", "llamafactory"))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    os.environ.setdefault("DISABLE_VERSION_CHECK", "1")
+    return importlib.import_module("llamafactory.hparams.parser")
+
+
 def table() -> Table:
     """All keys of the command train."""
-    os.environ.setdefault("DISABLE_VERSION_CHECK", "1")
-    from llamafactory.hparams import parser
-
     keys: dict[str, Key] = {}
-    for kind in parser._TRAIN_ARGS:
+    for kind in parser()._TRAIN_ARGS:
         keys |= section_of(kind).keys
     keys["fsdp"] = SWITCH
     number, trainer = version("llamafactory"), version("transformers")

@@ -172,12 +172,6 @@ BROKEN: list[tuple[str, str, str, str]] = [
         "context_parallel_size: 2\nsample_packing: true\n" + FLASH,
         "context_parallel_size: 2\nsample_packing: false\n" + FLASH,
     ),
-    (
-        "axolotl-tensor-8bit",
-        "optimizer",
-        "tensor_parallel_size: 2\noptimizer: adamw_8bit\n",
-        "tensor_parallel_size: 1\noptimizer: adamw_8bit\n",
-    ),
     ("axolotl-save-both", "save_steps", "saves_per_epoch: 2\nsave_steps: 50\n", "save_steps: 50\n"),
     ("axolotl-eval-both", "eval_steps", "evals_per_epoch: 2\neval_steps: 50\n", "eval_steps: 50\n"),
     ("axolotl-stream-steps", "streaming", "streaming: true\n", "streaming: true\nmax_steps: 100\n"),

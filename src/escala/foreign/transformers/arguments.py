@@ -91,15 +91,15 @@ def precision(node: Node) -> Iterator[Fact]:
 
 def recompute(node: Node) -> Iterator[Fact]:
     """Each block again in backward, or nothing: the trainer knows no mode between."""
+    inside = _of_fsdp(node.table.get("fsdp_config"), "activation_checkpointing")
+    if inside is not None and truth_of(inside) and is_on(node.table.get("fsdp")):
+        yield fact("recompute", "full", inside, "fsdp_config.activation_checkpointing")
+        return
     for key in CHECKPOINTING:
         given = node.table.get(key)
         if given is not None and truth_of(given) is not None:
             yield fact("recompute", "full" if truth_of(given) else "none", given, key)
             return
-    given = node.table.get("fsdp_config")
-    inside = _of_fsdp(given, "activation_checkpointing")
-    if inside is not None and truth_of(inside):
-        yield fact("recompute", "full", inside, "fsdp_config.activation_checkpointing")
 
 
 def fsdp(node: Node) -> Iterator[Fact]:

@@ -17,7 +17,7 @@ from escala.foreign.keys import Key, Section, Table, table
 from escala.foreign.mapped import facts_in, is_on, positive
 from escala.foreign.places import Node, at
 from escala.foreign.readings import Reading, Role, VersionIs
-from escala.foreign.shelltext import Command
+from escala.foreign.shelltext import Command, Word
 from escala.foreign.transformers.arguments import MODEL, TRAINER_DEFAULTS, adapters, defaults, trainer_facts
 from escala.foreign.transformers.files import inline_facts, references
 from escala.foreign.transformers.reading import SEQUENCE, Arguments, options_of
@@ -50,6 +50,7 @@ OWN: Final = frozenset(
 )
 LAUNCH: Final = {"num_processes": "devices", "num_machines": "nodes"}
 """Options of accelerate's launcher that the command hands on."""
+MODULE: Final = "trl.scripts."
 LORA_RANK: Final = 16
 """trl 1.16 model_config.py, lora_r."""
 DEFAULTS: Final = {**TRAINER_DEFAULTS, "gradient_checkpointing": ("recompute", "full")}
@@ -90,12 +91,14 @@ def rules(job: Job, reading: Reading) -> Iterator[Finding]:
     return rules_of(job, reading)
 
 
-def command_of(command: Command) -> str | None:
-    """The method of a command: trl sft, or the module of a script of TRL."""
-    words = [word.text for word in command.words]
-    for here, after in pairwise(words):
-        if here.rpartition("/")[2] == "trl" and after in KINDS:
-            return after
+def command_of(command: Command) -> tuple[str, tuple[Word, ...]] | None:
+    """The method of a command and what follows: trl sft, or the module of a script of TRL."""
+    for index, (here, after) in enumerate(pairwise(command.words)):
+        method = after.text.removeprefix(MODULE)
+        is_verb = here.text.rpartition("/")[2] == "trl" and method == after.text
+        is_module = here.text == "-m" and method != after.text
+        if (is_verb or is_module) and method in KINDS:
+            return method, command.words[index + 1 :]
     return None
 
 
@@ -103,10 +106,10 @@ def _arguments(document: Document) -> tuple[Arguments, tuple[Fact, ...]]:
     if document.script is None:
         assert document.tree is not None
         return Arguments(node=document.tree, kind=_kind(document.tree)), ()
-    command = next(each for each in document.script.commands if command_of(each))
-    node = options_of(command.words)
+    method, words = next(each for each in map(command_of, document.script.commands) if each is not None)
+    node = options_of(words)
     launched = facts_in(node, {key: (name, positive) for key, name in LAUNCH.items()})
-    return Arguments(node=node, kind=KINDS[str(command_of(command))]), tuple(launched)
+    return Arguments(node=node, kind=KINDS[method]), tuple(launched)
 
 
 def _kind(tree: Node) -> str:
