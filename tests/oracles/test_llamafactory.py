@@ -24,7 +24,7 @@ PARSER = llamafactory_keys.parser()
 VALID = Path(__file__).parents[1] / "foreign/valid"
 ORDERS = written_by(writing)
 SHARDED = ("zero", "sharded", "deepspeed")
-ELSEWHERE = ("llamafactory-attention-name", "trainer-auto")
+ELSEWHERE = ("llamafactory-attention-name", "llamafactory-pure-bf16")
 """Rules of which more than the parser is needed: words that other parts refuse."""
 HERE = [
     each
@@ -45,6 +45,7 @@ def taken(settings: dict[str, Any]) -> object:
         mock.patch.dict(os.environ, {"DISABLE_VERSION_CHECK": "1"}),
         mock.patch.object(PARSER, "_check_extra_dependencies"),
         mock.patch.object(PARSER, "is_torch_bf16_gpu_available", return_value=True),
+        mock.patch("transformers.training_args.is_torch_tf32_available", return_value=True),
         mock.patch.object(PARSER.TrainingArguments, "parallel_mode", PARSER.ParallelMode.DISTRIBUTED),
     ):
         return PARSER.get_train_args(given)
@@ -69,6 +70,7 @@ def test_what_is_written_is_taken(name: str, order: Any, tmp_path: Path) -> None
     assert arguments.per_device_train_batch_size == order.plan.micro_batch
     assert arguments.gradient_accumulation_steps == order.plan.micro_batches
     assert data.cutoff_len == order.problem.workload.sequence_tokens
+    assert data.packing
     assert tuning.finetuning_type == ("lora" if order.problem.workload.lora else "full")
     assert model.quantization_bit == (4 if name == "qlora" else None)
 

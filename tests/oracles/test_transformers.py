@@ -24,6 +24,11 @@ REFUSED = (
 KEYS = ("trainer-misspelt", "removed-key", "wrong-type")
 
 
+@pytest.fixture(autouse=True)
+def _ampere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
+
+
 def parsed(folder: Path, text: str, *, extra: bool = False) -> object:
     """The arguments of a file, as a script on HfArgumentParser reads it."""
     (folder / "a.yaml").write_text(text + "use_cpu: true\n")

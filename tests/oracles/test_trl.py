@@ -19,6 +19,11 @@ ORDERS = written_by(writing)
 KINDS = {"sft": "SFTConfig", "dpo": "DPOConfig"}
 
 
+@pytest.fixture(autouse=True)
+def _ampere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
+
+
 def parsed(file: Path, kind: str) -> tuple[object, ...]:
     """The arguments of a file, as the command reads it; on processors nothing is moved to a device."""
     classes = (trl.ScriptArguments, getattr(trl, kind), trl.ModelConfig, trl.DatasetMixtureConfig)

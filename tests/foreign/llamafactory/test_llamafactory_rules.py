@@ -190,10 +190,15 @@ BROKEN: list[tuple[str, str, dict[str, str], dict[str, str]]] = [
     (
         "llamafactory-best-stage",
         "load_best_model_at_end",
-        {"load_best_model_at_end": "true", "stage": "rm", "eval_strategy": "steps", "eval_steps": "500"},
-        {"load_best_model_at_end": "true", "stage": "dpo", "eval_strategy": "steps", "eval_steps": "500"},
+        {"load_best_model_at_end": "true", "stage": "rm", "eval_strategy": "steps", "val_size": "0.1"},
+        {"load_best_model_at_end": "true", "stage": "dpo", "eval_strategy": "steps", "val_size": "0.1"},
     ),
-    ("llamafactory-reward-model", "stage", {"stage": "ppo"}, {"stage": "ppo", "reward_model": "out"}),
+    (
+        "llamafactory-reward-model",
+        "stage",
+        {"stage": "ppo", "do_train": "true"},
+        {"stage": "ppo", "do_train": "true", "reward_model": "out"},
+    ),
     (
         "llamafactory-lora-only",
         "use_dora",

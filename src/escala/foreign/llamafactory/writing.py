@@ -70,7 +70,6 @@ def _settings(order: Order) -> dict[str, object]:
         "dataset_dir": ANYWHERE,
         "dataset": order.data,
         "cutoff_len": work.sequence_tokens,
-        "packing": True,
         **{name: value for name, value in trainer.items() if name != "use_liger_kernel"},
     }
     if work.method is Method.PRETRAIN:
