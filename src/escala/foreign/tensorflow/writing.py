@@ -17,7 +17,7 @@ TARGET: Final = Target(
     abilities=Abilities(precisions=PRECISIONS, compiles=(Compile.OFF, Compile.DEFAULT), images=True),
     launch="HOSTS='host0 host1 ...' bash tf_config.sh train.py",
     page="docs/targets/tf-config.md",
-    engine="tf1-xla",
+    engine="deeplearningexamples-tf2",
 )
 
 
