@@ -153,3 +153,13 @@ def test_devices_are_nodes_times_devices_of_each_where_nobody_says_their_number(
     assert (
         read_job([str(tmp_path / "a.json")], {"nodes": 2, "devices_per_node": 8}, {}).value("devices") == 16
     )
+
+
+@pytest.mark.parametrize("name", ["9" * 5000 + ".json", "a\\u0000b.json"])
+def test_a_name_that_no_file_can_have_is_one_that_is_not_there(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.json").write_text(f'{{"per_device_train_batch_size": 1, "deepspeed": "{name}"}}')
+
+    job = read_job([str(tmp_path / "a.json")], {}, {})
+
+    assert job.value("micro_batch") == 1
+    assert not any(reading.tool == "deepspeed" for reading in job.readings)

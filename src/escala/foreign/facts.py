@@ -105,15 +105,15 @@ def count_of(node: Node | None) -> int | None:
 
 
 def number_of(node: Node | None) -> float | None:
-    """A number that a file gives, also as text like 5e-5; None where it gives none."""
+    """A finite number that a file gives, also as text like 5e-5; None where it gives none."""
     given = None if node is None else node.scalar
-    if isinstance(given, str):
-        try:
-            number = float(given)
-        except ValueError:
-            return None
-        return number if isfinite(number) else None
-    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+    if given is None or isinstance(given, bool):
+        return None
+    try:
+        number = float(given)
+    except (ValueError, OverflowError):
+        return None
+    return number if isfinite(number) else None
 
 
 def truth_of(node: Node | None) -> bool | None:

@@ -141,10 +141,10 @@ def _all_read(
             readings += several
             if not several:
                 unread.append(document)
-            named_here = [each for reading in several for each in reading.references]
+            named_here = [each for reading in several for each in reading.references if "\0" not in each.file]
             for reference in named_here if not document.part else ():
                 file = _resolved(reference, document.file)
-                is_wanted = not document.is_remark or FilePath(file).exists()
+                is_wanted = not document.is_remark or os.path.exists(file)  # never raises
                 if is_wanted and os.path.realpath(file) not in seen:
                     seen.add(os.path.realpath(file))
                     waiting.append((file, reference))
@@ -164,7 +164,8 @@ def _documents(path: str, named: Reference | None, found: list[Finding]) -> list
 def _resolved(reference: Reference, origin: str) -> str:
     """The path of a file that another names: beside it, or as it stands."""
     beside = FilePath(origin).parent / reference.file
-    return str(beside if beside.exists() or not FilePath(reference.file).exists() else reference.file)
+    is_elsewhere = not os.path.exists(beside) and os.path.exists(reference.file)  # never raises
+    return reference.file if is_elsewhere else str(beside)
 
 
 def _readings(document: Document, versions: Mapping[str, str]) -> list[Reading]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from escala.foreign.documents import Document
-from escala.foreign.places import Lines, Node, Place
+from escala.foreign.places import MOST_NODES, Lines, Node, Place
 
 OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
@@ -47,6 +47,7 @@ class Calls:
         self.text, self.lines = document.text, document.lines
         self.rows = [row.encode() for row in _rows(document.text, self.lines)]
         self.assigned = _assigned(document.code)
+        self.nodes = 0
         self.imported = frozenset(_imported(document.code))
         calls = [each for each in ast.walk(document.code) if isinstance(each, ast.Call)]
         self.all = [self.called(each) for each in sorted(calls, key=lambda c: (c.lineno, c.col_offset))]
@@ -76,7 +77,8 @@ class Calls:
     def node(self, given: ast.expr, key: Place | None, depth: int) -> Node:
         """The value of an expression, or what is written where only running it would tell."""
         place = self.place(given)
-        if depth > DEEPEST:
+        self.nodes += 1
+        if depth > DEEPEST or self.nodes > MOST_NODES:
             return self.open(given, place, key)
         if isinstance(given, ast.Constant) and isinstance(given.value, str | int | float | bool | None):
             return Node(value=given.value, place=place, key=key)

@@ -135,6 +135,17 @@ def test_what_only_a_run_can_tell_is_no_fact(tmp_path: Path) -> None:
     assert lines_of(found, "wrong-type") == []
 
 
+def test_names_that_unfold_without_end_are_left_open(tmp_path: Path) -> None:
+    lines = [f"x{i} = [{', '.join([f'x{i + 1}'] * 10)}]\n" for i in range(18)]
+    text = (
+        "from transformers import TrainingArguments\n"
+        + "".join(lines)
+        + "TrainingArguments('o', report_to=x0)\n"
+    )
+
+    assert job_of(tmp_path, {"a.py": text}).value("accumulation") == 1
+
+
 def test_a_degree_stands_in_the_object_for_parallelism(tmp_path: Path) -> None:
     text = (
         "from accelerate import ParallelismConfig\nfrom transformers import TrainingArguments\n"

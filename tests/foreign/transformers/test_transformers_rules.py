@@ -98,8 +98,10 @@ def test_each_rule_finds_what_breaks_it_and_nothing_beside(
     assert lines_of(job_of(tmp_path, {"b.yaml": HEAD + nearly, **texts}), rule) == []
 
 
-@pytest.mark.parametrize(("save", "expected"), [(300, [2]), (400, [])])
-def test_the_best_model_is_saved_when_it_is_evaluated(tmp_path: Path, save: int, expected: list[int]) -> None:
+@pytest.mark.parametrize(("save", "expected"), [(300, [2]), (400, []), (".nan", []), ("9" * 400, [])])
+def test_the_best_model_is_saved_when_it_is_evaluated(
+    tmp_path: Path, save: object, expected: list[int]
+) -> None:
     text = (
         "per_device_train_batch_size: 4\nload_best_model_at_end: true\n"
         f"eval_strategy: steps\nsave_strategy: steps\neval_steps: 200\nsave_steps: {save}\n"

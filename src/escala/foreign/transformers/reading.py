@@ -52,6 +52,8 @@ FSDP_FILE: Final = frozenset(
 """Keys of a file that `fsdp_config` names."""
 ENOUGH: Final = 4
 DEGREES: Final = {"tp_size": "tp", "cp_size": "cp", "dp_shard_size": "shard", "dp_replicate_size": "replicas"}
+LONGEST: Final = 100
+"""Letters up to which a word is read as a number."""
 LORA_RANK: Final = 8
 """Rank of peft.LoraConfig where none is given (peft 0.21)."""
 NUMBER: Final = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?|[-+]?\.\d+")
@@ -135,7 +137,6 @@ def options_of(words: tuple[Word, ...]) -> Node:
     """Options as a table: --name value, values read as YAML reads them, a switch alone is true."""
     table: dict[str, Node] = {}
     for name, (option, values) in flags(words).items():
-        start = option.place.start
         key = option.place
         value = Node(value=True, place=option.place, key=key)
         if len(values) == 1:
@@ -144,7 +145,6 @@ def options_of(words: tuple[Word, ...]) -> Node:
             items = [Node(value=worded(each), place=each.place) for each in values]
             value = Node(value=items, place=values[0].place, key=key)
         table[name.replace("-", "_")] = value
-        assert start >= 0
     return Node(value=table, place=words[0].place)
 
 
@@ -155,7 +155,7 @@ def worded(word: Word) -> "str | int | float | bool | dict[str, Node]":
         return f"${{{text}}}"
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if NUMBER.fullmatch(text):
+    if len(text) < LONGEST and NUMBER.fullmatch(text):
         return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
     if text.startswith("{"):
         return _table(text, word)
