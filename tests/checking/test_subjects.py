@@ -182,3 +182,21 @@ def test_forced_sockets_are_estimated_as_ethernet_and_said(tmp_path: Path) -> No
     assert "link between nodes" not in [each.name for each in own.assumed]
     other = subject_of(job, cluster_for("h100-sxm", 16, network="ib-ndr"), None)
     assert [gap for gap in other.gaps if gap.startswith("TCP, which NCCL_IB_DISABLE forces")] != []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"sequence_tokens": 10**22},
+        {"micro_batch": 10**400},
+        {"micro_batch": 10**6, "accumulation": 10**6},
+        {"pp": 2, "virtual_stages": 10**6, "global_batch": 64},
+    ],
+)
+def test_numbers_that_no_job_has_are_said_and_not_estimated(
+    subject: Callable[..., Subject], facts: dict[str, int]
+) -> None:
+    found = subject(model="llama-3.1-8b", **facts)
+
+    assert found.plan is None
+    assert found.missing

@@ -37,6 +37,8 @@ KEYS: Final = {
 GENERAL: Final[Mapping[str, Any]] = {"micro_batch": 1, "accumulation": 1, "precision": "bf16"}
 LEFT_OPEN: Final = {"precision": "left to the device: bf16 where it has it, else fp16"}
 """Values that a file leaves open, and what is then taken; the trainer beside DeepSpeed decides for it."""
+MOST_BATCH: Final = 1_000_000_000
+"""Samples of a step up to which anything is estimated."""
 AXES: Final = ("tp", "pp", "cp", "ep", "etp")
 SCHEDULES: Final = {
     "gpipe": Schedule.GPIPE,
@@ -71,6 +73,9 @@ def layout_of(job: Job, engine: Engine, devices: int) -> Layout:
         missing = Missing(what="no global batch, which fills the pipeline", add="--global-batch 256")
         return Layout(missing=(missing,), assumed=tuple(taken.assumed))
     micro, micro_batches = batch
+    if dp * micro * micro_batches > MOST_BATCH:
+        what = f"a step has more than {MOST_BATCH:,} samples"
+        return Layout(missing=(Missing(what=what, add="smaller numbers"),), assumed=tuple(taken.assumed))
     plan = Plan(
         **degrees,
         dp=dp,

@@ -1,5 +1,6 @@
 """What is judged: a job with its network, cluster, engine and plan as far as known. Judges nothing."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -8,7 +9,7 @@ from escala.catalog.engines import find_engine
 from escala.checking.layouts import layout_of, tool_defaults
 from escala.checking.machines import SOCKETS, Missing, sockets_at
 from escala.checking.networks import network_of
-from escala.errors import InvalidInput
+from escala.errors import InvalidInput, one_line
 from escala.foreign.facts import Value
 from escala.foreign.jobs import Job
 from escala.model.cluster import Cluster
@@ -29,6 +30,14 @@ WITHOUT_ZERO: Final = {"deepspeed": "hf-trainer", "hf-deepspeed": "hf-trainer"}
 """What stands in for an engine that only knows ZeRO where nothing is sharded."""
 INSTEAD: Final = (Precision.BF16, Precision.FP16, Precision.FP32)
 """What stands in for a number format that a device has no unit for; the first that it has."""
+MOST: Final = {
+    **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "shard", "replicas", "virtual_stages"), 1_000_000),
+    **dict.fromkeys(("micro_batch", "accumulation", "global_batch", "steps"), 1_000_000_000),
+    **dict.fromkeys(("recompute_layers", "eval_batch", "second_copy", "lora_rank"), 1_000_000),
+    "sequence_tokens": 100_000_000,
+}
+"""The largest numbers of a job that are estimated; those of the command line have the same limits."""
+MOST_STAGES: Final = 20_000
 TUNING: Final = frozenset(("transformers", "trl", "llamafactory", "axolotl", "torchtune"))
 OPTIMIZERS: Final = (("8bit", "adamw-8bit"), ("8-bit", "adamw-8bit"), ("adam", "adamw"), ("sgd", "sgd"))
 """Parts of names, and the optimizer that they mean; the first one found counts."""
@@ -120,6 +129,9 @@ def engine_of(job: Job) -> tuple[Engine, tuple[str, ...]]:
 
 def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: float | None) -> Subject:
     job = found.job
+    beyond = tuple(_beyond(job))
+    if beyond:
+        return replace(found, missing=(*found.missing, *beyond))
     layout = layout_of(job, found.engine, cluster.devices)
     found = replace(
         found,
@@ -148,6 +160,20 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
         assumed=(*found.assumed, *assumed),
         gaps=(*found.gaps, *gaps),
     )
+
+
+def _beyond(job: Job) -> Iterator[Missing]:
+    """Numbers that no job has, of which nothing is predicted."""
+    for name, most in MOST.items():
+        given = job.count(name)
+        if given is not None and given > most:
+            what = (
+                f"{name.replace('_', '-')} is {one_line(str(given), 20)}, and at most {most:,} is estimated"
+            )
+            yield Missing(what=what, add="correct it")
+    stages = (job.count("pp") or 1) * (job.count("virtual_stages") or 1)
+    if stages > MOST_STAGES:
+        yield Missing(what=f"there are more than {MOST_STAGES:,} pipeline stages", add="fewer of them")
 
 
 def _on_device(plan: Plan, cluster: Cluster) -> tuple[Plan, tuple[str, ...]]:
