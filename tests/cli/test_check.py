@@ -114,6 +114,9 @@ BAD = {
     "crlf.json": b'\xef\xbb\xbf{\r\n"train_batch_size": 4, // four\r\n"train_batch_size": 8,\r\n}\r\n',
     "open.sh": b'torchrun --nproc-per-node "$(cat <<EOF\n${UNSET:?} \\',
     "no.toml": b"a = \n[[[",
+    "digits.json": b'{"train_micro_batch_size_per_gpu": "' + b"9" * 5000 + b'", "bf16": {}, "fp16": {}}',
+    "digits.yaml": b"base_model: x\nadapter: lora\nmicro_batch_size: " + b"9" * 5000,
+    "digits.sh": b"torchrun --nproc-per-node 2 pretrain_gpt.py --micro-batch-size " + b"9" * 5000,
 }
 
 

@@ -9,7 +9,7 @@ from escala.catalog.engines import find_engine
 from escala.checking.layouts import layout_of, tool_defaults
 from escala.checking.machines import SOCKETS, Missing, sockets_at
 from escala.checking.networks import network_of
-from escala.errors import InvalidInput, one_line
+from escala.errors import InvalidInput
 from escala.foreign.facts import Value
 from escala.foreign.jobs import Job
 from escala.model.cluster import Cluster
@@ -167,10 +167,7 @@ def _beyond(job: Job) -> Iterator[Missing]:
     for name, most in MOST.items():
         given = job.count(name)
         if given is not None and given > most:
-            what = (
-                f"{name.replace('_', '-')} is {one_line(str(given), 20)}, and at most {most:,} is estimated"
-            )
-            yield Missing(what=what, add="correct it")
+            yield Missing(what=f"{name.replace('_', '-')} is above {most:,}", add="a smaller number")
     stages = (job.count("pp") or 1) * (job.count("virtual_stages") or 1)
     if stages > MOST_STAGES:
         yield Missing(what=f"there are more than {MOST_STAGES:,} pipeline stages", add="fewer of them")
