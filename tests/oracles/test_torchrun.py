@@ -1,7 +1,6 @@
 """torchrun's own parser: its options, what it makes of lines, and of the scripts that escala writes."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from escala.foreign.torchrun.reading import read
 from foreign.plans import ORDERS
 from oracles import torchrun_keys
 from oracles.keys import written
-from oracles.needed import needed
+from oracles.needed import needed, shellcheck
 
 pytestmark = pytest.mark.oracle
 run = needed("torchrun", "torch.distributed.run")
@@ -125,8 +124,9 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
         files.append(tmp_path / f"{name}.sh")
         files[-1].write_text(file.text)
 
-    checker = shutil.which("shellcheck") or str(Path(sys.executable).parent / "shellcheck")
-    done = subprocess.run([checker, *map(str, files)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [shellcheck("torchrun"), *map(str, files)], capture_output=True, text=True, check=False
+    )
 
     assert (done.stdout, done.returncode) == ("", 0)
 
