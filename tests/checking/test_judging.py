@@ -51,8 +51,10 @@ def test_offloaded_states_leave_the_device_and_fill_the_host(judge: Judge) -> No
 
 
 def test_ranks_that_each_load_the_whole_model_need_as_many_copies(judge: Judge) -> None:
-    own = judge(model="llama-2-7b", gpus=8)
+    own, new = (judge(model="llama-2-7b", gpus=8, method=each) for each in ("full", "pretrain"))
 
+    assert new.host.load_bytes is None  # there is nothing to load
+    assert own.host.load_bytes is not None
     # 8 ranks * 6.74e9 weights * 2 bytes
     assert own.host.load_bytes - own.estimate.memory.host_bytes[0] == pytest.approx(8 * 6.738e9 * 2, rel=1e-3)
 

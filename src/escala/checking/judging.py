@@ -14,6 +14,7 @@ from escala.model.memory import Phases, Verdict, early_gradients, verdict, with_
 from escala.model.parameters import network_parameters
 from escala.model.plan import Offload, Plan, Plans
 from escala.model.problem import Problem
+from escala.model.workload import Method
 
 HOST_GRADIENT_BYTES: Final = 4.0
 """Gradients of an optimizer that runs on the host are fp32 there. Source: DeepSpeed 0.19.8,
@@ -30,12 +31,13 @@ UNPHASED: Final = ("load_bytes", "eval_bytes", "save_bytes")
 class HostMemory:
     """Memory of one node: processes and offloaded states, with buffers at most, and at the start.
 
-    `load_bytes` is what ranks need that each read the whole checkpoint. `capacity_bytes` None is unknown.
+    `load_bytes` is what ranks need that each read the whole checkpoint, None where training begins without
+    one. `capacity_bytes` None is unknown.
     """
 
     running_bytes: float
     most_bytes: float
-    load_bytes: float
+    load_bytes: float | None
     capacity_bytes: float | None
 
     @property
@@ -140,10 +142,11 @@ def _host(problem: Problem, plan: Plan, result: Estimate) -> HostMemory:
     base = float(result.memory.host_bytes[0])
     moved = _offloaded_bytes(problem, plan, result) * per_node
     parameters = network_parameters(problem.workload.network).total
+    is_new = problem.workload.method is Method.PRETRAIN
     return HostMemory(
         running_bytes=base + moved,
         most_bytes=base + HOST_SPREAD * moved,
-        load_bytes=base + LOADED_BYTES * parameters * per_node,
+        load_bytes=None if is_new else base + LOADED_BYTES * parameters * per_node,
         capacity_bytes=problem.cluster.host.memory_bytes,
     )
 

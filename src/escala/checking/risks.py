@@ -135,7 +135,7 @@ def _host(subject: Subject, given: Judged) -> Iterator[Finding]:
         yield finding(
             "host-memory", _place(subject, "offload_optimizer", "offload_params"), capacity=capacity, **words
         )
-    if host.load_bytes > host.capacity_bytes:
+    if host.load_bytes is not None and host.load_bytes > host.capacity_bytes:
         size = show_bytes((host.load_bytes - base) / per_node)
         words = {"needed": show_bytes(host.load_bytes), "size": size}
         place = _place(subject, "model", "devices_per_node", "devices")

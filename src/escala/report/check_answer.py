@@ -74,12 +74,12 @@ class DeviceMemoryView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemoryView:
-    """Memory of a node: running, with buffers at most, and where every rank loads the whole checkpoint."""
+    """Memory of a node: running, with buffers at most, and where every rank loads a whole checkpoint."""
 
     verdict: str | None
     running: float
     most: float
-    load: float
+    load: float | None
     capacity: float | None
 
 

@@ -130,7 +130,7 @@ def _print_memory(console: Console, given: EstimateView) -> None:
     known = ", its memory is not known" if host.capacity is None else f" of {gib(host.capacity)}"
     texts = [
         f"GiB a node: running {gib(host.running)}{most}{known}",
-        f"{gib(host.load)} where every rank loads all weights",
+        "" if host.load is None else f"{gib(host.load)} where every rank loads all weights",
     ]
     hanging(console, "Host", flow(texts, room(console)))
 
