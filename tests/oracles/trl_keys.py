@@ -4,9 +4,12 @@ The versions in which fields went are those of the configurations of one release
 0.8 to 1.16, whose fields were compared.
 """
 
+import inspect
 from typing import Final
 
-from escala.foreign.keys import Gone, Section, Table
+import msgspec
+
+from escala.foreign.keys import Gone, Key, Section, Table
 from oracles.dataclass_keys import section_of
 
 KINDS: Final = ("SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "RewardConfig", "RLOOConfig")
@@ -82,6 +85,21 @@ def table() -> Table:
 
 
 def _section(kind: type, name: str, without: frozenset[str]) -> Section:
-    given = section_of(kind, without=without)
+    given = section_of(kind, without=without).keys
+    keys = {each: _with_text(key) if _takes_text(kind, each) else key for each, key in given.items()}
     gone = {**(COMMON if name in KINDS else {}), **GONE.get(name, {})}
-    return Section(keys=given.keys, gone={key: value for key, value in gone.items() if key not in given.keys})
+    return Section(keys=keys, gone={key: value for key, value in gone.items() if key not in keys})
+
+
+def _takes_text(kind: type, name: str) -> bool:
+    """Whether a class takes one text where its annotation has a list, which is what the command line needs.
+
+    TrlParser puts values of YAML in as defaults, so that a text arrives as it stands.
+    """
+    is_documented = f"{name} (`str | list[str]`" in (kind.__doc__ or "")
+    return is_documented or f"isinstance(self.{name}, str)" in inspect.getsource(kind)
+
+
+def _with_text(key: Key) -> Key:
+    is_list = key.types == ("array",)
+    return msgspec.structs.replace(key, types=("array", "string")) if is_list else key

@@ -105,3 +105,20 @@ def test_classes_in_python_are_judged_like_the_file(tmp_path: Path) -> None:
 def test_activations_are_recomputed_unless_the_file_says_no(tmp_path: Path) -> None:
     assert job_of(tmp_path, {"a.yaml": HEAD}).value("recompute") == "full"
     assert job_of(tmp_path, {"a.yaml": HEAD + "gradient_checkpointing: false\n"}).value("recompute") == "none"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["lora_target_modules: all-linear", "lora_target_parameters: mlp.w", "loss_type: sigmoid\nbeta: 0.1"],
+)
+def test_one_text_does_where_the_class_takes_a_text_or_a_list(tmp_path: Path, line: str) -> None:
+    found = job_of(tmp_path, {"a.yaml": f"{HEAD}use_peft: true\n{line}\n"})
+
+    assert lines_of(found, "wrong-type") == []
+
+
+@pytest.mark.parametrize("line", ["lora_modules_to_save: lm_head", "reward_weights: 1.0\nnum_generations: 4"])
+def test_one_value_is_wrong_where_the_class_counts_or_walks_a_list(tmp_path: Path, line: str) -> None:
+    found = job_of(tmp_path, {"a.yaml": f"{HEAD}use_peft: true\n{line}\n"})
+
+    assert lines_of(found, "wrong-type") == [6]
