@@ -29,7 +29,7 @@ class LaunchLine:
 def launch_lines(document: Document, program: str, switches: frozenset[str]) -> Iterator[LaunchLine]:
     """Lines that run a program ("accelerate launch"); `switches` are options without a value."""
     wanted = tuple(program.split())
-    for command in document.script.commands if document.script is not None else ():
+    for command in document.script.all_commands if document.script is not None else ():
         for index in range(len(command.words) - len(wanted) + 1):
             names = tuple(word.text.rpartition("/")[2] for word in command.words[index : index + len(wanted)])
             rest = command.words[index + len(wanted) :]

@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from escala.foreign.places import Lines, Place
@@ -46,6 +47,12 @@ OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Div: operator.floordiv,
     ast.Mod: operator.mod,
 }
+PIECE: Final = re.compile(r"(?:\$\([^()]*(?:\([^()]*\)[^()]*)*\)|`[^`]*`|\S)+")
+"""A word of a value; the output of a command stays whole, whatever blanks its command has."""
+SHELLS: Final = frozenset(("sh", "bash", "dash", "zsh"))
+TAKES_TEXT: Final = re.compile(r"-[a-z]*c")
+MOST_NESTED: Final = 3
+"""Shells in shells up to which their texts are read."""
 MOST_WORDS: Final = 100_000
 MOST_LETTERS: Final = 1_000_000
 """Words and letters up to which variables are unfolded: X=$X$X doubles with each line."""
@@ -75,16 +82,35 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """The commands of a script in order, its comments (directives of a scheduler too), its variables."""
+    """The commands of a script in order, its comments (directives of a scheduler too), its variables.
+
+    `inner` are the commands in texts that other shells are given: srun bash -c '...'.
+    """
 
     commands: tuple[Command, ...]
     comments: tuple[Word, ...]
     variables: dict[str, Word]
+    inner: tuple[Command, ...] = ()
+
+    @property
+    def all_commands(self) -> tuple[Command, ...]:
+        """The commands of the script, then those that other shells run."""
+        return (*self.commands, *self.inner)
 
 
 def read_shell(text: str, file: str, first_line: int = 1, given: Mapping[str, Word] | None = None) -> Script:
     """The commands of a script; `given` are variables that are exported before it begins."""
     return _Reader(text, file, first_line, given or {}).script()
+
+
+def _given_texts(command: Command) -> Iterator[Word]:
+    """The texts of a command that a shell is given to run: bash -c, sh -lc."""
+    words, is_shell = command.words, False
+    for option, text in pairwise(words):
+        is_shell = is_shell or option.text.rpartition("/")[2] in SHELLS
+        if is_shell and TAKES_TEXT.fullmatch(option.text):
+            yield text
+            is_shell = False
 
 
 def flags(words: tuple[Word, ...]) -> dict[str, tuple[Word, tuple[Word, ...]]]:
@@ -120,11 +146,15 @@ class _Reader:
         self.comments: list[Word] = []
         self.unfolded = 0
 
-    def script(self) -> Script:
+    def script(self, nested: int = 0) -> Script:
         """All commands; of a variable the last value counts."""
-        words: list[Word] = []
         begin = len(self.text) - len(self.text.lstrip())  # a block of a text has blanks before it
-        for token in self.tokens(begin, len(self.text), "\n"):
+        return self.between(begin, len(self.text), nested)
+
+    def between(self, begin: int, stop: int, nested: int) -> Script:
+        """The commands of a stretch of the text, and of texts for other shells in it."""
+        words: list[Word] = []
+        for token in self.tokens(begin, stop, "\n"):
             if token is None:
                 self.command(words)
                 words = []
@@ -132,7 +162,31 @@ class _Reader:
                 words += token
         self.command(words)
         known = {name: value[0] for name, value in self.variables.items() if len(value) == 1}
-        return Script(commands=tuple(self.commands), comments=tuple(self.comments), variables=known)
+        texts = [(text, each) for each in self.commands for text in _given_texts(each)]
+        inner = [each for text, by in texts if nested < MOST_NESTED for each in self.inside(text, by, nested)]
+        return Script(
+            commands=tuple(self.commands), comments=tuple(self.comments), variables=known, inner=tuple(inner)
+        )
+
+    def inside(self, text: Word, by: Command, nested: int) -> tuple[Command, ...]:
+        """The commands in a text that a command gives to a shell, each word at its own place."""
+        start = self.text.find(text.text, text.place.start, text.place.end)
+        reader = _Reader(self.text, text.place.file, 1, by.variables)
+        reader.lines = self.lines
+        if start >= 0:
+            return reader.between(start, start + len(text.text), nested + 1).all_commands
+        reader = _Reader(text.text, text.place.file, 1, by.variables)
+        found = reader.script(nested + 1).all_commands
+        return tuple(replace(each, words=tuple(self.placed(each.words, text.place))) for each in found)
+
+    def placed(self, words: tuple[Word, ...], around: Place) -> Iterator[Word]:
+        """Words at the places where they stand, in order; at that of the whole text elsewhere."""
+        cursor = around.start
+        for word in words:
+            start = self.text.find(word.text, cursor, around.end)
+            place = around if start < 0 else self.lines.place(start, start + len(word.text))
+            cursor = cursor if start < 0 else place.end
+            yield replace(word, place=place)
 
     def command(self, words: list[Word]) -> None:
         while words and words[0].text in KEYWORDS:
@@ -340,7 +394,7 @@ class _Reader:
     def split(self, word: Word) -> list[Word]:
         """The words of a value, each at its own place where the value stands as it is written."""
         found, cursor, stop = [], word.place.start, word.place.end
-        for piece in word.text.split():
+        for piece in PIECE.findall(word.text):
             start = self.text.find(piece, cursor, stop)
             place = word.place if start < 0 else self.lines.place(start, start + len(piece))
             cursor = cursor if start < 0 else start + len(piece)

@@ -67,7 +67,7 @@ LORA_RANK: Final = 8
 def score(document: Document) -> int:
     """Certain with several keys of its own, and for its command."""
     if document.script is not None:
-        return 90 if any(trained(each) for each in document.script.commands) else 0
+        return 90 if any(trained(each) for each in document.script.all_commands) else 0
     is_yaml = document.tree is not None and document.syntax in (Syntax.YAML, Syntax.JSON)
     names = frozenset(document.tree.table) if is_yaml and document.tree is not None else frozenset()
     return 95 if "base_model" in names and len(names & OWN) > 1 else 0
@@ -76,7 +76,7 @@ def score(document: Document) -> int:
 def read(document: Document, version: str | None) -> Reading:
     """What the document says."""
     if document.script is not None:
-        named = next(each for each in map(trained, document.script.commands) if each)
+        named = next(each for each in map(trained, document.script.all_commands) if each)
         return _reading(document, version, Role.LAUNCH, (), named)
     assert document.tree is not None
     node = settings(document.tree)

@@ -55,13 +55,13 @@ def variables(document: Document) -> dict[str, Word]:
         found = dict(_assigned(document, document.code))
     elif document.syntax is Syntax.SHELL and document.script is not None:
         found = dict(document.script.variables)
-        for command in document.script.commands:
+        for command in document.script.all_commands:
             found |= command.variables
         if (
             len(
                 {
                     each.variables[DEVICES].text
-                    for each in document.script.commands
+                    for each in document.script.all_commands
                     if DEVICES in each.variables
                 }
             )

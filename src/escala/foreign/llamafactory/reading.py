@@ -44,7 +44,7 @@ LORA_RANK: Final = 8
 def score(document: Document) -> int:
     """Certain with several keys of its own, and for its command."""
     if document.script is not None:
-        return 90 if any(trains(each) for each in document.script.commands) else 0
+        return 90 if any(trains(each) for each in document.script.all_commands) else 0
     is_tree = document.tree is not None and document.syntax in (Syntax.YAML, Syntax.JSON)
     names = frozenset(document.tree.table) if is_tree and document.tree is not None else frozenset()
     return 95 if len(names & OWN) > 1 else 0
@@ -83,7 +83,7 @@ def trains(command: Command) -> bool:
 
 
 def _commands(document: Document) -> tuple[Command, ...]:
-    return document.script.commands if document.script is not None else ()
+    return document.script.all_commands if document.script is not None else ()
 
 
 def _after_train(command: Command) -> tuple[Word, ...]:

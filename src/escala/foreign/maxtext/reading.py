@@ -84,7 +84,7 @@ def rules(job: Job, reading: Reading) -> Iterator[Finding]:
 
 
 def _commands(document: Document) -> Iterator[Command]:
-    for command in document.script.commands if document.script is not None else ():
+    for command in document.script.all_commands if document.script is not None else ():
         if any(PROGRAM.search(word.text) for word in command.words[:8]):
             yield command
 

@@ -83,8 +83,8 @@ class Arguments:
 
 def commands(document: Document) -> Iterator[tuple[Command, tuple[Word, ...], tuple[Word, ...]]]:
     """Commands that start a Megatron program: the command, the words before the program, those after."""
-    for command in document.script.commands if document.script is not None else ():
-        words = _unfolded(command.words)
+    for command in document.script.all_commands if document.script is not None else ():
+        words = command.words
         program = next((i for i, word in enumerate(words) if word.text.endswith(".py")), -1)
         given = {word.text.lstrip("-").partition("=")[0].replace("_", "-") for word in words[program + 1 :]}
         is_own = program >= 0 and words[program].text.rpartition("/")[2].startswith(PROGRAMS)
@@ -95,15 +95,6 @@ def commands(document: Document) -> Iterator[tuple[Command, tuple[Word, ...], tu
 def is_own(before: tuple[Word, ...]) -> bool:
     """Whether the program is one of Megatron's own, or only arguments stand there."""
     return not before or before[-1].text.rpartition("/")[2].startswith(PROGRAMS)
-
-
-def _unfolded(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Words, where one that is a command of its own (sh -c "...") becomes the words of it."""
-    found: list[Word] = []
-    for word in words:
-        several = "--" in word.text and ".py" in word.text and len(word.text.split()) > 3
-        found += [replace(word, text=each) for each in word.text.split()] if several else [word]
-    return tuple(found)
 
 
 def tree_of(words: tuple[Word, ...]) -> dict[str, Node]:

@@ -136,7 +136,7 @@ def _of_recipe(match: re.Match[str], place: Place) -> Iterator[Fact]:
 
 def _commands(document: Document) -> Iterator[Command]:
     """Commands with overrides of which one is a degree or a batch."""
-    for command in document.script.commands if document.script is not None else ():
+    for command in document.script.all_commands if document.script is not None else ():
         names = [match.group(2) for word in command.words if (match := OVERRIDE.fullmatch(word.text))]
         if SURE & frozenset(names):
             yield command

@@ -4,14 +4,14 @@ Knows torchrun's own options by name, from the table; everything after the scrip
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from escala.foreign.documents import Document
 from escala.foreign.keys import table
 from escala.foreign.places import Node, Place
-from escala.foreign.shelltext import Command, Word, read_shell
+from escala.foreign.shelltext import Command, Word
 
 MODULES: Final = ("torch.distributed.run", "torch.distributed.launch")
 OPTION: Final = re.compile(r"(-{1,2})([A-Za-z][\w-]*)(?:=(.*))?\Z", re.DOTALL)
@@ -60,18 +60,8 @@ def launches_of(document: Document) -> list[Launch]:
     """All command lines of torchrun in a script, also those that are given to a shell as one text."""
     if document.script is None:
         return []
-    commands = [each for command in document.script.commands for each in (command, *_inside(command))]
-    found = (_launch(command, document.text) for command in commands)
+    found = (_launch(command, document.text) for command in document.script.all_commands)
     return [launch for launch in found if launch is not None]
-
-
-def _inside(command: Command) -> Iterator[Command]:
-    """The commands in a text that is given to another shell: bash -c '...'."""
-    for word in command.words[1:]:
-        if " " in word.text and "tor" in word.text:
-            for inner in read_shell(word.text, word.place.file).commands:
-                words = tuple(replace(each, place=word.place) for each in inner.words)
-                yield Command(words=words, variables={**command.variables, **inner.variables})
 
 
 def _launch(command: Command, text: str) -> Launch | None:

@@ -95,7 +95,7 @@ def _draft(document: Document) -> Draft | None:
 
 def _command(document: Document) -> Command | None:
     """The last command that starts torchtitan."""
-    commands = document.script.commands if document.script is not None else ()
+    commands = document.script.all_commands if document.script is not None else ()
     found = [
         each
         for each in commands

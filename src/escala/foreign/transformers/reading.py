@@ -74,7 +74,7 @@ def score(document: Document) -> int:
         found = built(document)
         return 80 if found.arguments else 30 if found.adapters or _quantizes(found) else 0
     if document.script is not None:
-        return 60 if any(command_arguments(each) for each in document.script.commands) else 0
+        return 60 if any(command_arguments(each) for each in document.script.all_commands) else 0
     names = frozenset(document.tree.table) if document.tree is not None else frozenset()
     if names & SURE:
         return 60
@@ -116,7 +116,7 @@ def arguments(document: Document) -> Arguments:
             return Arguments(node=found.arguments[0].keywords, kind=found.arguments[0].name, built=found)
         return Arguments(node=Node(value={}, place=document.lines.place(0)), built=found)
     if document.script is not None:
-        given = (command_arguments(each) for each in document.script.commands)
+        given = (command_arguments(each) for each in document.script.all_commands)
         return Arguments(node=next(each for each in given if each is not None))
     assert document.tree is not None
     if frozenset(document.tree.table) & FSDP_FILE and not document.tree.table.get("fsdp"):

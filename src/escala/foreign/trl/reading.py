@@ -60,7 +60,7 @@ DEFAULTS: Final = {**TRAINER_DEFAULTS, "gradient_checkpointing": ("recompute", "
 def score(document: Document) -> int:
     """Certain with keys of the trainer beside TRL's own, and for its command."""
     if document.script is not None:
-        return 90 if any(command_of(each) for each in document.script.commands) else 0
+        return 90 if any(command_of(each) for each in document.script.all_commands) else 0
     names = (
         frozenset(document.tree.table) if document.tree and document.syntax is Syntax.YAML else frozenset()
     )
@@ -106,7 +106,7 @@ def _arguments(document: Document) -> tuple[Arguments, tuple[Fact, ...]]:
     if document.script is None:
         assert document.tree is not None
         return Arguments(node=document.tree, kind=_kind(document.tree)), ()
-    method, words = next(each for each in map(command_of, document.script.commands) if each is not None)
+    method, words = next(each for each in map(command_of, document.script.all_commands) if each is not None)
     node = options_of(words)
     launched = facts_in(node, {key: (name, positive) for key, name in LAUNCH.items()})
     return Arguments(node=node, kind=KINDS[method]), tuple(launched)
