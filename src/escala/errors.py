@@ -33,6 +33,38 @@ def near(given: str, allowed: Iterable[str], *, limit: int = 3) -> list[str]:
     return [plain[key] for key in (close + inside)[:limit]]
 
 
+def misspelt(given: str, allowed: Iterable[str]) -> str | None:
+    """The one name of which the given one is a slip: one wrong, missing, added or swapped letter in four.
+
+    None where no name is so near, or several are equally: then a person has to choose. Case and punctuation
+    count as nothing; names of fewer than four letters are never slips of others.
+    """
+    most = len(_plain(given)) // 4
+    slips = sorted((_slips(_plain(given), _plain(name), most), name) for name in allowed) if most else []
+    if not slips or slips[0][0] > most or (len(slips) > 1 and slips[1][0] == slips[0][0]):
+        return None
+    return slips[0][1]
+
+
+def _slips(one: str, other: str, most: int) -> int:
+    """Letters to change, leave out, add, or swap with their neighbour, to come from one text to another.
+
+    Optimal string alignment distance (Damerau 1964), at least `most` + 1 where that is exceeded.
+    """
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    rows = [list(range(len(other) + 1))]
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                best = min(best, rows[-2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
 def unknown(what: str, given: str, allowed: Iterable[str], hint: str) -> InvalidInput:
     """The error for a name that is not known: near names first, then where the list is."""
     close = near(given, allowed)

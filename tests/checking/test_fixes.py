@@ -138,7 +138,17 @@ def test_an_edit_after_which_the_file_could_not_be_read_is_left_out(write: Write
     found = fixed(job, [Wish(title="break", edits=(Edit(file=file, start=0, end=1, text=""),))])
 
     assert found.texts == {}
-    assert found.left_out == ("break (the file could not be read any more)",)
+    assert found.left_out == ("break (the file could not be read any more, or would say something twice)",)
+
+
+def test_an_edit_after_which_a_key_stands_twice_is_left_out(write: Write) -> None:
+    file = write("a.json", '{"mb": 8, "mc": 4}')
+    job = job_saying(file, "any", {})
+
+    found = fixed(job, [Wish(title="rename", edits=(Edit(file=file, start=11, end=13, text="mb"),))])
+
+    assert found.texts == {}
+    assert found.left_out == ("rename (the file could not be read any more, or would say something twice)",)
 
 
 def test_copies_stand_beside_and_nothing_is_overwritten(write: Write, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files as documents: syntax by name or content, faults as findings, no text as one clear error."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -84,4 +85,12 @@ def test_a_folder_and_a_loop_of_links_are_one_clear_error(tmp_path: Path) -> Non
 
     for path in (tmp_path, tmp_path / "loop.json"):
         with pytest.raises(InvalidInput, match=str(path)):
+            read_documents(str(path))
+
+
+def test_a_pipe_and_a_device_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+
+    for path in (tmp_path / "pipe.json", Path("/dev/zero")):
+        with pytest.raises(InvalidInput, match="no regular file"):
             read_documents(str(path))

@@ -55,3 +55,26 @@ def test_the_change_of_a_misspelt_key_writes_the_right_one() -> None:
 
     [edit] = found.edits
     assert text[: edit.start] + edit.text + text[edit.end :] == '{"stage": 3}'
+
+
+@pytest.mark.parametrize("name", ["b", "rte", "rated_by", "kinds_of", "stagecoach"])
+def test_a_name_that_is_no_slip_of_one_is_not_renamed(name: str) -> None:
+    tree, _ = read_json(f'{{"{name}": 3}}', "x.json")
+    assert tree is not None
+
+    [found] = KeyCheck(table=TABLE, tool="tool").findings(tree)
+
+    assert (found.rule, found.edits) == ("unknown-key", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [('{"rate": 1, "old_rate": 3}', "deprecated-key"), ('{"stage": 1, "stgae": 3}', "misspelt-key")],
+)
+def test_nothing_is_renamed_to_what_is_there_already(text: str, rule: str) -> None:
+    tree, _ = read_json(text, "x.json")
+    assert tree is not None
+
+    [found] = KeyCheck(table=TABLE, tool="tool").findings(tree)
+
+    assert (found.rule, found.edits) == (rule, ())

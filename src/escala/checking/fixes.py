@@ -5,15 +5,19 @@ A copy stands beside its file as NAME.fixed.ENDING; nothing is ever overwritten.
 
 import difflib
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from escala.errors import InvalidInput
 from escala.foreign.documents import Document, parsed
 from escala.foreign.findings import Edit, Finding
 from escala.foreign.jobs import Job
 from escala.wholefile import write_together
+
+TWICE: Final = "duplicate-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ def _fault(wish: Wish, documents: Mapping[str, Document], accepted: Mapping[str,
             return "another correction changes the same place; check again after it"
         together = [*accepted.get(edit.file, []), *(each for each in wish.edits if each.file == edit.file)]
         if _is_broken(_edited(document.text, together), document):
-            return "the file could not be read any more"
+            return "the file could not be read any more, or would say something twice"
     return ""
 
 
@@ -101,10 +105,12 @@ def _edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 def _is_broken(text: str, document: Document) -> bool:
-    """Whether a text cannot be read that could be read before."""
-    before = {each.rule for each in document.findings}
-    after = {each.rule for each in parsed(text, document.file, document.syntax)[0].findings}
-    return any(rule.endswith("-unreadable") for rule in after - before)
+    """Whether a text cannot be read that could be read before, or says more than once what it said once."""
+    before, after = (
+        Counter(each.rule for each in found)
+        for found in (document.findings, parsed(text, document.file, document.syntax)[0].findings)
+    )
+    return any(rule == TWICE or rule.endswith("-unreadable") for rule in after - before)
 
 
 def _diff(before: str, after: str, file: str) -> str:

@@ -1,12 +1,13 @@
 """A file as text with its tree: which syntax it has, and what of it cannot be read. Knows no tool's keys."""
 
 import ast
+import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Final
 
-from escala.errors import one_line
+from escala.errors import InvalidInput, one_line
 from escala.foreign.findings import Finding, finding
 from escala.foreign.jsontext import read_json
 from escala.foreign.places import Lines, Node
@@ -78,7 +79,10 @@ class Document:
 
 def read_documents(file: str) -> list[Document]:
     """The documents of a file; InvalidInput where it is no text of a bounded size."""
-    content = read_bytes(FilePath(file), MOST_BYTES, TOO_LARGE)
+    path = FilePath(file)
+    if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
+        raise InvalidInput(f"{file} is no regular file (a pipe or a device); name a file")
+    content = read_bytes(path, MOST_BYTES, TOO_LARGE)
     text = utf8(content, file)
     syntax = syntax_of(file, text)
     marked = content.startswith(UTF8_BOM) and syntax is Syntax.JSON

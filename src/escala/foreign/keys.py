@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from escala.errors import near, spoken
+from escala.errors import misspelt, near, spoken
 from escala.foreign.facts import is_open
 from escala.foreign.findings import Finding, finding, renamed
 from escala.foreign.places import Node
@@ -58,6 +58,11 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sections: dict[str, Section]
 
 
+SHORTEST: Final = 3
+"""Letters of names that resemble too many others to be hinted at."""
+UNKNOWN: Final = {True: "unknown-key", False: "unknown-key-silent"}
+MISSPELT: Final = {True: "misspelt-key", False: "misspelt-key-silent"}
+"""The rule that tells of a key, by whether the tool refuses it itself."""
 TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "integer": (int,),
@@ -97,9 +102,9 @@ class KeyCheck:
                 yield from self._newer(name, each, key) if self._is_before(key.since) else ()
                 yield from self._value(name, each, key)
             elif gone is not None:
-                yield from self._gone(name, each, gone)
+                yield from self._gone(name, each, gone, gone.to in node.table)
             elif not known.any:
-                yield self._unknown(name, each, section, known)
+                yield self._unknown(name, each, section, node)
 
     def _value(self, name: str, node: Node, key: Key) -> Iterator[Finding]:
         if isinstance(node.value, dict) and key.section in self.table.sections and key.section:
@@ -148,13 +153,14 @@ class KeyCheck:
             "newer-key", node, key=name, tool=self._named, since=key.since, source_of=self.table.source
         )
 
-    def _gone(self, name: str, node: Node, gone: Gone) -> Iterator[Finding]:
+    def _gone(self, name: str, node: Node, gone: Gone, is_there: bool) -> Iterator[Finding]:
         is_removed = bool(gone.removed) and not self._is_before(gone.removed)
         if not is_removed and (not gone.deprecated or self._is_before(gone.deprecated)):
             return
         rule = "removed-key" if is_removed else "deprecated-key"
-        edits = (renamed(node, gone.to),) if gone.to.isidentifier() and node.key else ()
-        fix = f"write {gone.to} instead" if gone.to else "leave it out"
+        edits = (renamed(node, gone.to),) if gone.to.isidentifier() and node.key and not is_there else ()
+        fix = f"write {gone.to} instead" if gone.to and not is_there else "leave it out"
+        fix = f"{fix}: {gone.to} is there too" if is_there else fix
         yield finding(
             rule,
             node,
@@ -167,19 +173,18 @@ class KeyCheck:
             source_of=self.table.source,
         )
 
-    def _unknown(self, name: str, node: Node, section: str, known: Section) -> Finding:
-        close = near(name, known.keys, limit=1)
+    def _unknown(self, name: str, each: Node, section: str, node: Node) -> Finding:
+        known = self.table.sections[section]
+        meant = misspelt(name, known.keys)
+        close = near(name, known.keys, limit=1) if len(name) > SHORTEST else []
         where = f" in {section}" if section else ""
-        hint = f"did you mean {close[0]}?" if close else f"leave it out, or look it up for {self._named}"
-        rule = (
-            ("unknown-key" if known.strict else "unknown-key-silent")
-            if not close
-            else ("misspelt-key" if known.strict else "misspelt-key-silent")
-        )
-        edits = (renamed(node, close[0]),) if close and node.key else ()
+        look = f"leave it out, or look it up for {self._named}"
+        hint = f"did you mean {meant}?" if meant else f"{look}; {close[0]} is near" if close else look
+        rule = (MISSPELT if meant else UNKNOWN)[known.strict]
+        edits = (renamed(each, meant),) if meant and each.key and meant not in node.table else ()
         return finding(
             rule,
-            node,
+            each,
             edits=edits,
             key=name,
             where=where,

@@ -71,7 +71,7 @@ def rules(folder: Path, arguments: str, beside: str = "", **given: Value) -> lis
         ("removed-key", "replace_sampler_ddp=False", "use_distributed_sampler=True"),
         (
             "misspelt-key",
-            "strategy=ModelParallelStrategy(tensor_parallel=2)",
+            "strategy=ModelParallelStrategy(tensor_paralel_size=2)",
             "strategy=ModelParallelStrategy()",
         ),
         ("wrong-type", "accumulate_grad_batches='four'", "accumulate_grad_batches=4"),

@@ -65,7 +65,7 @@ def test_facts_are_nodes_and_processes(tmp_path: Path, line: str, expected: dict
         ("torchrun --use_env t.py", ["removed-key"]),
         ("python -m torch.distributed.run --nproc_per_node=4 t.py", []),
         ("torchrun --nproc-per-nod 4 t.py", []),  # a unique beginning is enough for torchrun
-        ("torchrun --nproc 4 t.py", ["misspelt-key"]),  # two spellings begin so
+        ("torchrun --nproc 4 t.py", ["unknown-key"]),  # two spellings begin so
         ("torchrun --nproc-per-mode 4 t.py", ["misspelt-key"]),
         ("torchrun --devices 4 t.py", ["unknown-key"]),
         ("torchrun --max-restarts many t.py", ["wrong-type"]),

@@ -253,7 +253,7 @@ def toml(folder: Path, text: str, version: str = "", **given: Value) -> list[tup
             ["c.checkpoint.enable = True", "c.checkpoint.initial_load_path = '/weights'"],
             {},
         ),
-        ("misspelt-key", ["c.training.seq_length = 4096"], ["c.training.seq_len = 4096"], {}),
+        ("misspelt-key", ["c.training.seq_lenn = 4096"], ["c.training.seq_len = 4096"], {}),
         ("wrong-value", ["c.training.dtype = 'fp32'"], ["c.training.dtype = 'float32'"], {}),
         (
             "removed-key",

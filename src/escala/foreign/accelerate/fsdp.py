@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from escala.errors import near
+from escala.errors import misspelt
 from escala.foreign.accelerate.options import Options
 from escala.foreign.facts import is_open
 from escala.foreign.findings import Edit, Finding, finding, renamed, replaced
@@ -132,9 +132,9 @@ def _classes(job: Job, node: Node) -> Iterator[Finding]:
                 blocks=", ".join(blocks),
             )
         elif not owners:
-            close = near(name, all_blocks(), limit=1)
-            hint = f"did you mean {close[0]}?" if close else "look the class up in the model's file"
-            edits = (replaced(node, close[0]),) if close and len(given) == 1 else ()
+            meant = misspelt(name, all_blocks())
+            hint = f"did you mean {meant}?" if meant else "look the class up in the model's file"
+            edits = (replaced(node, meant),) if meant and len(given) == 1 else ()
             yield finding("accelerate-wrap-unknown", node, edits=edits, block=name, hint=hint)
         elif family is None:
             yield finding("accelerate-wrap-family", node, block=name, owners=_some(owners))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from escala.errors import near
+from escala.errors import misspelt, near
 from escala.foreign.facts import count_of, is_open
 from escala.foreign.findings import Finding, finding, replaced
 from escala.foreign.jobs import Job
@@ -52,11 +52,11 @@ def _strategy(settings: Settings) -> Iterator[Finding]:
         if given.endswith("find_unused_parameters_true"):
             yield finding("lightning-unused-parameters", node, strategy=node.scalar)
         return
-    close = [GONE[given]] if given in GONE else near(given, STRATEGIES, limit=1)
+    meant = GONE.get(given) or misspelt(given, STRATEGIES)
     quote = '"' if node.place.end - node.place.start > len(node.scalar) else ""
-    edits = (replaced(node, f"{quote}{close[0]}{quote}"),) if close else ()
+    edits = (replaced(node, f"{quote}{meant}{quote}"),) if meant else ()
     rule = "lightning-strategy-gone" if given in GONE else "lightning-strategy"
-    hint = f"write {close[0]}" if close else "choose ddp, fsdp, deepspeed_stage_2, or a strategy object"
+    hint = f"write {meant}" if meant else "choose ddp, fsdp, deepspeed_stage_2, or a strategy object"
     yield finding(rule, node, edits=edits, strategy=node.scalar, hint=hint)
 
 
