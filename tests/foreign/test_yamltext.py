@@ -1,5 +1,6 @@
 """YAML: values as PyYAML has them, places where they stand, bounds that hold."""
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,3 +64,36 @@ def test_a_tab_is_found_at_its_line() -> None:
 
     assert tree is None
     assert [each.place.line for each in found if each.place] == [3]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\nb: {{ x }}\n", 2),
+        ("a: 1\nb: {{ .Values.x | quote }}\n", 2),
+        ("{% if x %}\na: 1\n{% endif %}\n", 1),
+        ("a:\n{{- range .x }}\n  - b\n{{- end }}\n", 2),
+    ],
+)
+def test_a_template_is_called_a_template(text: str, line: int) -> None:
+    [(tree, [found])] = read_yaml(text, "x.yaml")
+
+    assert tree is None
+    assert found.rule == "yaml-template"
+    assert found.place is not None
+    assert found.place.line == line
+
+
+def test_a_template_in_quotes_is_a_text() -> None:
+    [(tree, found)] = read_yaml("a: '{{ x }}'\n", "x.yaml")
+
+    assert tree is not None
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n"])
+def test_a_tab_is_called_a_tab(text: str) -> None:
+    [(tree, [found])] = read_yaml(text, "x.yaml")
+
+    assert tree is None
+    assert "a tab; indent with spaces" in found.what

@@ -1,5 +1,6 @@
 """YAML with the place of every value, as PyYAML reads it (version 1.1), which is what training tools use."""
 
+import re
 from typing import Final
 
 import yaml
@@ -10,6 +11,9 @@ from escala.foreign.places import DEEPEST, MOST_NODES, Lines, Node, Place
 
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CONSTRUCTED: Final = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "null"))
+TEMPLATE: Final = re.compile(r"\{\{|\{%")
+TEMPLATE_LINE: Final = re.compile(r"^[ \t]*(?:\{%|\{\{-)", re.MULTILINE)
+TAB: Final = re.compile(r" *\t")
 MERGE: Final = "tag:yaml.org,2002:merge"
 
 
@@ -27,7 +31,20 @@ def read_yaml(text: str, file: str, first_line: int = 1) -> list[tuple[Node | No
     try:
         return [_Reader(lines).whole(root) for root in _roots(text)]
     except _Unreadable as error:
-        return [(None, [finding("yaml-unreadable", lines.place(error.start), said=error.said)])]
+        return [(None, [_unreadable(text, lines, error)])]
+
+
+def _unreadable(text: str, lines: Lines, error: _Unreadable) -> Finding:
+    """What cannot be read: a template before it is filled in, a tab, or what the parser says."""
+    before = text.rfind("\n", 0, error.start) + 1
+    here = text[before:].partition("\n")[0]
+    mark = TEMPLATE.search(here) or TEMPLATE_LINE.search(text)
+    if mark is not None:
+        start = mark.start() + (before if mark.string is here else 0)
+        return finding("yaml-template", lines.place(start))
+    is_tab = text.startswith("\t", error.start) or TAB.match(here) is not None
+    said = "a tab; indent with spaces" if is_tab else error.said
+    return finding("yaml-unreadable", lines.place(error.start), said=said)
 
 
 def _roots(text: str) -> list[yaml.Node]:
