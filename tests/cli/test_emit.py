@@ -168,3 +168,17 @@ def test_lines_fit_the_terminal(faked):
     ]
 
     assert max(each.longest for each in shown) <= 80
+
+
+def test_a_scheduler_is_started_by_no_scheduler(run, eight):
+    assert run("plan", *eight, "-o", "plan.json").code == 0
+    schedulers = sorted(targets.wrappers())
+
+    codes = {
+        (to, launch): run("emit", "plan.json", "--to", to, "--launch", launch, "-o", "out").code
+        for to in schedulers
+        for launch in schedulers
+    }
+
+    assert set(codes.values()) == {2}
+    assert not Path("out").exists()

@@ -135,6 +135,11 @@ def emission(
 ) -> tuple[EmitAnswer, Mapping[str, OutFile]]:
     """The files of one target, or of the nearest plan that it can express; none where it can express none."""
     writer, wrapper = targets.writer_of(to), None if launch is None else targets.wrapper_of(launch)
+    if wrapper is not None and writer.TARGET.wraps:
+        raise InvalidInput(
+            f"--to {to} writes a scheduler's file already, so there is nothing to launch; leave out --launch, or "
+            "name a framework with --to"
+        )
     order, assumed = order_of(file, row, wishes)
     found, asked = fit(writer.TARGET, order), None
     if found.nearest is not None and is_nearest:
