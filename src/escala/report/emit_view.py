@@ -137,8 +137,7 @@ def emission(
     writer, wrapper = targets.writer_of(to), None if launch is None else targets.wrapper_of(launch)
     if wrapper is not None and writer.TARGET.wraps:
         raise InvalidInput(
-            f"--to {to} writes a scheduler's file already, so nothing is to be launched; leave out --launch, or "
-            "name a framework with --to"
+            f"--to {to} writes a scheduler's file already; leave out --launch, or name a framework with --to"
         )
     order, assumed = order_of(file, row, wishes)
     found, asked = fit(writer.TARGET, order), None
