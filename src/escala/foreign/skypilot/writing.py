@@ -65,7 +65,7 @@ def task(order: Order) -> dict[str, Any]:
         resources["network_tier"] = "best"
     run = (
         "set -euo pipefail",
-        'MASTER_ADDR=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
+        'MASTER_ADDR=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)',
         f'export MASTER_ADDR MASTER_PORT={PORT} NODE_RANK="$SKYPILOT_NODE_RANK"',
         line_of(order),
     )

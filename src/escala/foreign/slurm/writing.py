@@ -54,8 +54,9 @@ def _is_shared(order: Order) -> bool:
 
 
 def _body(order: Order) -> Iterator[str]:
+    # sed reads to the end: head would leave, and pipefail would end the job by SIGPIPE
     yield "set -euo pipefail"
-    yield 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    yield 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
     yield "MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))"
     yield "export MASTER_ADDR MASTER_PORT"
     cores = f" --cpus-per-task={CORES * order.devices_per_node}" if _is_shared(order) else ""

@@ -39,7 +39,7 @@ def torchrun_line(nodes: Nodes, command: Sequence[str]) -> str:
 
 def sbatch_script(nodes: Nodes, command: Sequence[str], *, time: str = "24:00:00") -> str:
     """A job of Slurm in which every node runs torchrun once."""
-    meeting = f'"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):{PORT}"'
+    meeting = f'"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p):{PORT}"'
     gpus = f"#SBATCH --gpus-per-node={nodes.local_ranks}\n" if nodes.has_gpus else ""
     return f"""#!/bin/bash
 #SBATCH --job-name={nodes.name}
