@@ -108,3 +108,23 @@ def test_counts_that_make_no_sense_are_one_clear_line(gpus: object):
 def test_the_node_ratio_of_racks_is_theirs():
     assert cluster_for("gb300", 72).site.node_power_ratio == 1.34
     assert cluster_for("rtx-4090", 8).site.node_power_ratio == 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "shape", "wraps"),
+    [
+        ("tpu-v5e-torus", 256, (16, 16), (True, True)),
+        ("tpu-v5e-torus", 128, (8, 16), (False, True)),
+        ("tpu-v5p-torus", 128, (4, 4, 8), (True, True, True)),
+        ("tpu-v5p-torus", 8, (2, 2, 2), (False, False, False)),
+    ],
+)
+def test_part_of_a_torus_is_the_block_that_a_cloud_rents(name, gpus, shape, wraps):
+    found = cluster(name, gpus).links[0]
+
+    assert (found.torus.shape, found.torus.wraps, found.domain_devices) == (shape, wraps, gpus)
+
+
+def test_devices_that_are_no_block_of_a_torus_are_refused():
+    with pytest.raises(InvalidInput, match="17 devices are no block of a torus of 16 x 16"):
+        cluster("tpu-v5e-torus", 17)

@@ -32,12 +32,14 @@ NAMED = words("after before")
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets channels choices clients configurations cores count counts devices experts groups heads
-    hours inputs keys layers levels messages moments nodes norms outputs parameters patches pixels positions
-    queries ranks rounds rows samples splits stages steps tensors types
+    batches buckets cables channels choices clients configurations cores count counts devices experts
+    groups heads hops hours inputs keys layers levels messages moments nodes norms outputs parameters
+    patches pixels positions queries ranks rounds rows samples sharers splits stages steps tensors types
     """
 )
-EXTENTS = words("batch dim hidden inner inside k kernel outer pattern period rank stride vocab weights width")
+EXTENTS = words(
+    "batch dim hidden inner inside k kernel outer pattern period rank shape stride vocab weights width"
+)
 
 # Classes in which every number counts the same thing, said once in the class: launches, parameters, pairs.
 COUNTING = words("Launches Parameters Shards Slots")

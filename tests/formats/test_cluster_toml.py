@@ -213,6 +213,40 @@ def test_a_link_needs_a_name_or_a_bandwidth():
     assert "needs link" in refusal(base(links=[{"domain": "all"}]))
 
 
+def torus(**keys: object) -> dict[str, object]:
+    return {"accelerator": "tpu-v5e", "devices": 32, "links": [{"link": "ici-torus-v5e", **keys}]}
+
+
+def test_a_torus_joins_as_many_devices_as_its_sides_have():
+    found = cluster_from_keys(torus(torus=[4, 8], wraps=[False, True])).links[0]
+
+    assert (found.domain_devices, found.torus.shape, found.torus.wraps) == (32, (4, 8), (False, True))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"torus": [4, 0]}, "give the number of devices along each side"),
+        ({"torus": "4x8"}, "give the number of devices along each side"),
+        ({"torus": [4, 8], "wraps": [True]}, "one of them for each side"),
+        ({"torus": [4, 8], "domain": 16}, "the torus has 32 devices"),
+    ],
+)
+def test_a_torus_that_is_none_is_refused(keys: dict[str, object], message: str):
+    with pytest.raises(InvalidInput, match=message):
+        cluster_from_keys(torus(**keys))
+
+
+def test_only_the_first_link_is_a_torus():
+    two = {
+        "accelerator": "tpu-v5e",
+        "devices": 64,
+        "links": [{"link": "ici-v5e", "domain": 4}, {"torus": [4, 4]}],
+    }
+    with pytest.raises(InvalidInput, match="only the first link can be a torus"):
+        cluster_from_keys(two)
+
+
 def test_a_price_without_a_day_is_refused():
     assert "has no price_date" in refusal(base(site={"price_usd_per_device_hour": 2.0}))
 

@@ -143,12 +143,14 @@ def test_latency_grows_with_the_logarithm_of_the_domains_joined(cluster_of, link
 
 
 def test_neighbouring_stages_inside_a_node_use_its_link(cluster_of):
-    speed, _ = neighbour_wire(cluster_of(8), neighbour_level(Mesh.of(cluster_of(8), one(tp=2, pp=4))))
+    mesh = Mesh.of(cluster_of(8), one(tp=2, pp=4))
+    speed, _ = neighbour_wire(mesh, neighbour_level(mesh))
 
     assert speed[0] == pytest.approx(100e9, rel=1e-12)
 
 
 def test_neighbouring_stages_in_two_nodes_use_the_network(cluster_of):
-    speed, _ = neighbour_wire(cluster_of(16), neighbour_level(Mesh.of(cluster_of(16), one(tp=8, pp=2))))
+    mesh = Mesh.of(cluster_of(16), one(tp=8, pp=2))
+    speed, _ = neighbour_wire(mesh, neighbour_level(mesh))
 
     assert speed[0] == pytest.approx(10e9, rel=1e-12)

@@ -200,8 +200,9 @@ def predicted(given: Collective) -> tuple[float, str]:
 def _sent(cluster: Cluster, devices: int, payload_bytes: F64) -> tuple[float, str]:
     """A send between neighbouring stages, at the share and with the latency of a pipeline's transfers."""
     known = assumptions()
-    level = neighbour_level(Mesh.of(cluster, Plans.of(Plan(pp=devices))))
-    speed, latency = neighbour_wire(cluster, level)
+    mesh = Mesh.of(cluster, Plans.of(Plan(pp=devices)))
+    level = neighbour_level(mesh)
+    speed, latency = neighbour_wire(mesh, level)
     seconds = send_s(payload_bytes, speed * known.transfer_efficiency, latency + known.transfer_latency_s)
     return float(seconds[0]), cluster.links[int(level[0])].name
 

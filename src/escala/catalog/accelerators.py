@@ -51,12 +51,18 @@ USABLE_SHARE: Final = 0.985
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A link by name, how many devices it joins, and how many of its ports each has."""
+    """A link by name, how many devices it joins, and how many of its ports each has.
+
+    `torus` has the sizes of a grid of cables, a part of which closes to a ring along a dimension whose size
+    is a multiple of `wrap_multiple`.
+    """
 
     link: str
     domain_devices: int
     ports_per_device: float = 1.0
     oversubscription: float = 1.0
+    torus: tuple[int, ...] = ()
+    wrap_multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

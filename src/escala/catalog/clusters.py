@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
+from math import prod
 from typing import Final
 
 from escala.catalog.accelerators import Level, Node, accelerator, accelerator_name, levels_of, node_of
@@ -11,7 +13,7 @@ from escala.catalog.links import network as network_link
 from escala.catalog.loader import RATIO, Entries, Quantity, entries, find, shown
 from escala.catalog.places import NODE_POWER_RATIO, site
 from escala.errors import InvalidInput, unknown
-from escala.model.cluster import Cluster, DeviceGroup, Host, Link, Storage
+from escala.model.cluster import Cluster, DeviceGroup, Host, Link, Storage, Torus
 
 MOST_DEVICES: Final = 1_000_000
 _STORAGE: Final = ("storage_read", "storage_write")
@@ -126,16 +128,38 @@ def device_count(given: object, what: str = "gpus") -> int:
 
 
 def _links(levels: Sequence[Level], devices: int) -> tuple[Link, ...]:
-    return tuple(_link(level) for level in levels)
+    return tuple(_link(level, devices) for level in levels)
 
 
-def _link(level: Level) -> Link:
-    return link(
+def _link(level: Level, devices: int | None = None) -> Link:
+    found = link(
         level.link,
         level.domain_devices,
         ports_per_device=level.ports_per_device,
         oversubscription=level.oversubscription,
     )
+    if not level.torus:
+        return found
+    count = level.domain_devices if devices is None else min(devices, level.domain_devices)
+    shape = slice_shape(tuple(level.torus), count)
+    wraps = tuple(size % level.wrap_multiple == 0 for size in shape)
+    return replace(found, domain_devices=count, torus=Torus(shape=shape, wraps=wraps))
+
+
+def slice_shape(whole: tuple[int, ...], devices: int) -> tuple[int, ...]:
+    """The block of a torus that holds so many devices and is nearest to a cube, short sides first.
+
+    Clouds rent such blocks: 64 chips of a pod of 16 x 16 are 8 x 8. Source: Cloud TPU documentation, v5p.
+    """
+    shapes = [
+        shape
+        for shape in product(*([d for d in range(1, size + 1) if devices % d == 0] for size in sorted(whole)))
+        if prod(shape) == devices and list(shape) == sorted(shape)
+    ]
+    if not shapes:
+        sizes = " x ".join(map(str, whole))
+        raise InvalidInput(f"{devices:,} devices are no block of a torus of {sizes}; ask for another number")
+    return min(shapes, key=sum)
 
 
 def _default_links(node: Node, devices: int, per_node: int, text: str | None) -> tuple[Link, ...]:

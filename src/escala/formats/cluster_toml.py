@@ -15,6 +15,7 @@ bandwidth = "400 Gb/s"          # per device, one direction
 latency = "25 us"               # of one doubling of the ranks
 domain = "all"
 oversubscription = 2.0          # also: name, gather_efficiency, reduce_efficiency, in_network_reduction
+                                # first link only: torus = [16, 16], wraps = true (or one for each side)
 
 [host]                          # memory, pcie (a link or a bandwidth), cores
 [storage]                       # read, write
@@ -41,7 +42,7 @@ from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.bench_cluster import bench_cluster, bench_of, is_bench
 from escala.formats.files import read_keys
 from escala.formats.other_files import refuse_other
-from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Link, Site, Storage
+from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Link, Site, Storage, Torus
 
 SCHEMA: Final = "escala/cluster@1"
 MOST_TEXT: Final = 200
@@ -57,7 +58,10 @@ _LINK_KEYS: Final = (
     "gather_efficiency",
     "reduce_efficiency",
     "in_network_reduction",
+    "torus",
+    "wraps",
 )
+_MOST_SIDES: Final = 6
 _SITE_KEYS: Final = (
     "country",
     "carbon",
@@ -283,6 +287,9 @@ def _base_name(top: _Keys) -> str:
 
 def _links(top: _Keys, devices: int) -> tuple[Link, ...]:
     tables = top.several("links", _LINK_KEYS)
+    for keys in tables[1:]:
+        if "torus" in keys.table:
+            raise keys.fail("only the first link can be a torus; describe what joins tori as a plain link")
     found = [_link(keys, i, devices) for i, keys in enumerate(tables, 1)]
     for keys, each in zip(tables, found, strict=True):
         if keys.table.get("domain") != "all" and each.domain_devices > devices:
@@ -307,7 +314,13 @@ def _links(top: _Keys, devices: int) -> tuple[Link, ...]:
 
 
 def _link(keys: _Keys, position: int, devices: int) -> Link:
-    domain = MOST_DEVICES if keys.table.get("domain") == "all" else keys.count("domain")
+    torus = _torus(keys)
+    joined = None if torus is None else math.prod(torus.shape)
+    domain = MOST_DEVICES if keys.table.get("domain") == "all" else keys.count("domain", joined)
+    if joined not in (None, domain):
+        raise keys.fail(
+            f"domain is {keys.table['domain']} and the torus has {joined:,} devices; leave it out"
+        )
     base = _base_link(keys, domain)
     bytes_per_s = keys.quantity("bandwidth", "bytes_per_s", base.bytes_per_s)
     latency_s = keys.quantity("latency", "s", base.latency_s)
@@ -322,7 +335,26 @@ def _link(keys: _Keys, position: int, devices: int) -> Link:
         oversubscription=keys.number("oversubscription", 1.0, _Range(low=1.0, high=1000.0)),
         reduces_in_network=keys.flag("in_network_reduction", base.reduces_in_network),
         message_s=base.message_s,
+        torus=torus,
     )
+
+
+def _torus(keys: _Keys) -> Torus | None:
+    """The grid of a link without switches: its sides, and which of them close to a ring (all by default)."""
+    if "torus" not in keys.table:
+        return None
+    shape = keys.table["torus"]
+    if not isinstance(shape, list) or not 1 <= len(shape) <= _MOST_SIDES or not all(map(_is_side, shape)):
+        raise keys.fail(f"torus is {spoken(shape, 60)}; give the number of devices along each side: [16, 16]")
+    given = keys.table.get("wraps", True)
+    wraps = given if isinstance(given, list) else [given] * len(shape)
+    if len(wraps) != len(shape) or not all(isinstance(each, bool) for each in wraps):
+        raise keys.fail(f"wraps is {spoken(given, 60)}; write true, false, or one of them for each side")
+    return Torus(shape=tuple(shape), wraps=tuple(map(bool, wraps)))
+
+
+def _is_side(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MOST_DEVICES
 
 
 def _base_link(keys: _Keys, domain: int) -> Link:

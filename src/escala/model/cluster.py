@@ -72,6 +72,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Torus:
+    """Devices in a grid with cables between neighbours: its sizes, and which of them close to a ring."""
+
+    shape: tuple[int, ...]
+    wraps: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One level of the network: how many devices it joins, and what each device gets in one direction.
 
@@ -81,6 +89,8 @@ class Link:
     `lines` are what a bench measured, in place of both for groups that cross no other level;
     `hidden_share` is how much of an all-reduce it saw vanish behind computation. `message_s` is what a host
     process needs for each message that a kernel sends, 0 where devices drive the network themselves.
+    A `torus` (innermost level only) has cables instead of a switch: the bandwidth is that of all cables of a
+    device, the latency that of one hop.
     """
 
     name: str
@@ -94,6 +104,12 @@ class Link:
     message_s: float = 0.0
     lines: tuple[Line, ...] = ()
     hidden_share: float | None = None
+    torus: Torus | None = None
+
+    @property
+    def cable_bytes_per_s(self) -> float:
+        """Speed of one cable in one direction: bandwidth / (2 * dimensions) on a torus, else all of it."""
+        return self.bytes_per_s if self.torus is None else self.bytes_per_s / (2 * len(self.torus.shape))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

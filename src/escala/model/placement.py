@@ -17,6 +17,7 @@ from escala.model.collectives import all_reduce_s, all_to_all_s, fused_exchange_
 from escala.model.columns import F64, I64, Bool, doublings
 from escala.model.measured import alpha_s, beta_s_per_byte, lines_of
 from escala.model.plan import AXES, PLACEMENTS, Plans
+from escala.model.torus import Ways, ways
 
 # All-reduce inside the switch (NVLS) pays from 5 ranks on an H200 node; below, NCCL runs its ring.
 # Source: nccl-tests on 8 H200, Bekman, Machine Learning Engineering, network chapter (2026-08)
@@ -134,7 +135,8 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
     link latency * log2(domains joined).
     Source: hierarchical bounds of nccl-tests on 1 and 4 nodes; ports add inside a domain.
     `thinning` divides the members inside a domain when the group takes only every n-th rank of its axes.
-    A group that crosses one level only has the lines that were measured of it, where they were.
+    A group that crosses one level only has the lines that were measured of it, where they were. On a torus
+    the port is that of the cables which the group uses, latency that of its hops; see `torus.ways`.
     """
     cluster, plans = mesh.cluster, mesh.plans
     step = np.ones(len(plans), np.int64) if thinning is None else thinning
@@ -147,15 +149,17 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
     slow = np.full(len(plans), np.inf)
     levels = np.zeros(len(plans), np.int64)
     message = np.zeros(len(plans))
+    found_ways = _ways(mesh, axes, ranks, step)
     for level, link in enumerate(cluster.links):
-        here = np.minimum(np.maximum(members(mesh, axes, _domain(cluster, level)) // step, 1), ranks)
+        here = _inside(mesh, axes, _domain(cluster, level), step, ranks)
         crossed = here > below
-        port = below * link.bytes_per_s / link.oversubscription if level else np.float64(link.bytes_per_s)
+        port = below * link.bytes_per_s / link.oversubscription if level else _port(link, found_ways)
         gather = np.where(crossed, np.minimum(gather, port * link.gather_efficiency), gather)
         ringed = link.reduces_in_network & (here < IN_NETWORK_RANKS * below)
         share = np.where(ringed, link.gather_efficiency, link.reduce_efficiency)
         reduce = np.where(crossed, np.minimum(reduce, port * share), reduce)
-        latency = latency + np.where(crossed, link.latency_s * doublings(here / below), 0.0)
+        steps = doublings(here / below) if link.torus is None or found_ways is None else found_ways.hops
+        latency = latency + np.where(crossed, link.latency_s * steps, 0.0)
         outermost = np.where(crossed, level, outermost)
         levels = levels + crossed
         alone = link.bytes_per_s / link.oversubscription * link.gather_efficiency
@@ -163,14 +167,14 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
         message = np.where(crossed, np.maximum(message, link.message_s), message)
         below = here
         inside = here if level == 0 else inside
-    fast = cluster.links[0].bytes_per_s * cluster.links[0].gather_efficiency
+    fast = _pair_bytes_per_s(cluster.links[0], found_ways, inside) * cluster.links[0].gather_efficiency
     found = Wire(
         ranks=ranks.astype(np.float64),
         inside=inside.astype(np.float64),
         gather_bytes_per_s=gather,
         scatter_bytes_per_s=gather,
         reduce_bytes_per_s=reduce,
-        fast_bytes_per_s=np.full(len(plans), fast),
+        fast_bytes_per_s=fast + np.zeros(len(plans)),
         slow_bytes_per_s=slow,
         latency_s=latency,
         scatter_latency_s=latency,
@@ -185,6 +189,44 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
             rows = (levels == 1) & (outermost == level) & (found.ranks > 1)
             found = _measured(found, link, rows, cluster.backend)
     return found
+
+
+def _ways(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64) -> Ways | None:
+    """Cables and hops of a group, where the innermost level is a torus."""
+    torus = mesh.cluster.links[0].torus
+    if torus is None:
+        return None
+    laid, before = [], np.ones(len(mesh.plans), np.int64)
+    for axis in axes:
+        degree: I64 = getattr(mesh.plans, axis)
+        skipped = np.clip(thinning // before, 1, degree)
+        span = np.where(skipped < degree, mesh.stride[axis] * degree, 0)
+        laid.append((mesh.stride[axis] * skipped, span))
+        before = before * degree
+    return ways(torus, laid, lambda block: _inside(mesh, axes, block, thinning, ranks))
+
+
+def _inside(mesh: Mesh, axes: tuple[str, ...], block: int, thinning: I64, ranks: I64) -> I64:
+    return np.asarray(np.minimum(np.maximum(members(mesh, axes, block) // thinning, 1), ranks), np.int64)
+
+
+def _port(link: Link, found: Ways | None) -> F64 | np.float64:
+    """What a rank takes in at once on the innermost level: its port, or the cables that its group uses."""
+    if found is None:
+        return np.float64(link.bytes_per_s)
+    return np.asarray(link.cable_bytes_per_s * np.where(found.cables > 0, found.cables, np.inf), np.float64)
+
+
+def _pair_bytes_per_s(link: Link, found: Ways | None, inside: I64) -> F64 | np.float64:
+    """Speed of a rank in an all-to-all on the innermost level: its port, or what the bisection leaves.
+
+    On a torus (n - 1) / n of a payload takes load / cable speed: speed = (n - 1) / n * cable speed / load.
+    """
+    if found is None:
+        return np.float64(link.bytes_per_s)
+    share = (inside - 1) / inside
+    speed = np.divide(share, found.load_ratio, out=np.full(len(inside), 1.0), where=found.load_ratio > 0)
+    return np.asarray(link.cable_bytes_per_s * speed, np.float64)
 
 
 def _measured(found: Wire, link: Link, rows: Bool, backend: str) -> Wire:
@@ -224,21 +266,24 @@ def neighbour_level(mesh: Mesh) -> I64:
     return found
 
 
-def neighbour_wire(cluster: Cluster, level: I64, operation: Collective = Collective.SEND) -> tuple[F64, F64]:
+def neighbour_wire(mesh: Mesh, level: I64, operation: Collective = Collective.SEND) -> tuple[F64, F64]:
     """Speed and latency between neighbouring stages, on the outermost level that a pair crosses.
 
-    Those of the port, or of the measured line of the operation: sends, or two opposite ones at once.
+    Those of the port, or of the measured line of the operation: sends, or two opposite ones at once. On a
+    torus those of one cable, which all pipelines that lie side by side on it share.
     """
-    found = [_neighbour(link, operation) for link in cluster.links]
+    found = [_neighbour(link, operation) for link in mesh.cluster.links]
     ports, waits = (np.array(each) for each in zip(*found, strict=True))
-    return ports[level], waits[level]
+    own = _ways(mesh, ("pp",), mesh.plans.pp, np.ones(len(mesh.plans), np.int64))
+    sharers = 1.0 if own is None else np.where(level == 0, own.sharers, 1.0)
+    return ports[level] / sharers, waits[level]
 
 
 def _neighbour(link: Link, operation: Collective) -> tuple[float, float]:
     lines = lines_of(link, operation)
     if lines:
         return link.bytes_per_s / lines[-1].wire_ratio, link.latency_s * lines[-1].latency_ratio
-    return link.bytes_per_s / link.oversubscription, link.latency_s
+    return link.cable_bytes_per_s / link.oversubscription, link.latency_s
 
 
 def is_measured(cluster: Cluster, level: I64, operation: Collective) -> Bool:

@@ -47,8 +47,8 @@ def step_wires(problem: Problem, plans: Plans) -> StepWires:
     mesh = Mesh.of(problem.cluster, few)
     held, expert_held = held_ranks(few), expert_held_ranks(few)
     stage_level = neighbour_level(mesh)
-    stage_speed, stage_latency = neighbour_wire(problem.cluster, stage_level)
-    exchange_speed, exchange_latency = neighbour_wire(problem.cluster, stage_level, Collective.EXCHANGE)
+    stage_speed, stage_latency = neighbour_wire(mesh, stage_level)
+    exchange_speed, exchange_latency = neighbour_wire(mesh, stage_level, Collective.EXCHANGE)
     axes, expert_axes = ("cp", "dp"), ("tp", "cp", "dp")
     # ranks with the same experts lie ep x etp apart
     apart, copies = few.ep * few.etp, np.maximum(1, expert_replicas(few) // expert_held)

@@ -266,10 +266,11 @@ def _sharding_needs(plan: Plan) -> set[str]:
 
 
 def orders(problem: Problem, limits: SpaceLimits) -> tuple[int, ...]:
-    """Mesh orders of the space: one inside a single domain, else those with TP innermost, or all."""
+    """Mesh orders of the space: one inside a single switched domain, else those with TP innermost, or all."""
     codes = [i for i, name in enumerate(PLACEMENTS) if limits.all_placements or name.startswith("tp")]
     kept = limits.keep("placement", tuple(codes))
-    return kept[:1] if len(problem.cluster.crossed_links) <= 1 else kept
+    is_one = len(problem.cluster.crossed_links) <= 1 and problem.cluster.links[0].torus is None
+    return kept[:1] if is_one else kept
 
 
 def _orders(problem: Problem, limits: SpaceLimits, dp: int, tp: int, pp: int, cp: int) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ All numbers are in base units; an interval is the 80 % range of the model's erro
 from dataclasses import dataclass
 from typing import Any, Final
 
+from escala.model.cluster import Torus
+
 PLAN_SCHEMA: Final = "escala/plan@1"
 
 
@@ -47,6 +49,7 @@ class LinkView:
     bytes_per_s: float
     latency_s: float
     oversubscription: float
+    torus: Torus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
