@@ -37,6 +37,10 @@ class Held:
             total += torch.stack(same).double().square().sum() / copies
         return total
 
+    def is_whole(self, mesh: Mesh) -> bool:
+        """True when every rank of the team holds all of the gradient, as under plain data parallelism."""
+        return all(copies == mesh.size(*mesh.team) for copies in self.copies)
+
     def scale(self, factor: torch.Tensor) -> None:
         """Multiply in place."""
         by_device: dict[torch.device, list[torch.Tensor]] = {}

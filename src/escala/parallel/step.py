@@ -20,7 +20,7 @@ from escala.parallel.batch import Batch
 from escala.parallel.context import local_part
 from escala.parallel.gradients import Held, held
 from escala.parallel.loss import answer, loss_sum, target_count
-from escala.parallel.mesh import PIPELINE, TENSOR
+from escala.parallel.mesh import PIPELINE, TENSOR, Mesh
 from escala.parallel.parallelize import Parallel
 from escala.parallel.partnorms import part_norms
 from escala.parallel.scaler import Scaler
@@ -80,25 +80,23 @@ class Step:
         whole = mesh.size(*mesh.together) * raised
         loss = learn(self.parallel, micro_batches, lambda: whole / count.targets, self._watch_first)
         gradients = held(self.parameters, mesh)
-        loss, norm, part, wishes = self._over_ranks(loss / whole, gradients, wish)
+        told = Told(self._numbers(loss / whole, gradients, wish), mesh)
+        norm = told.norm(is_whole=gradients.is_whole(mesh))
         is_skipped = self.scaler is not None and self.scaler.learn(norm.item())
         if not is_skipped:
             self._update(gradients, norm / raised, raised, rate)
         self.optimizer.zero_grad()
+        loss, _, part, wishes = told.totals
         numbers = [loss, norm / raised, count.targets.double(), part / raised**2, wishes]
         return self._outcome(numbers, is_skipped=is_skipped)
 
-    def _over_ranks(
-        self, loss: torch.Tensor, gradients: Held, wish: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Loss, norm of the gradient, mean squared norm of its parts and wishes, in one message."""
+    def _numbers(self, loss: torch.Tensor, gradients: Held, wish: bool) -> torch.Tensor:
+        """This rank's share of loss, squared norm of the gradient, that of its parts, and wishes."""
         mesh = self.parallel.mesh
         part = torch.zeros_like(loss).double() if self.parts is None else self.parts.taken()
         wishes = torch.full_like(part, float(wish))
         whole = loss.double() / mesh.size(TENSOR)
-        totals = torch.stack([whole, gradients.squared_norm(mesh.device), part, wishes])
-        dist.all_reduce(totals, group=mesh.group(*mesh.team))
-        return totals[0], totals[1].sqrt(), totals[2], totals[3]
+        return torch.stack([whole, gradients.squared_norm(mesh.device), part, wishes])
 
     def _update(self, gradients: Held, norm: torch.Tensor, raised: float, rate: float) -> None:
         if self.clip_norm is not None:
@@ -127,6 +125,25 @@ class Step:
         if self.parts is not None and self.parts.measured == 1:
             for part in held(self.parameters, self.parallel.mesh).parts:
                 self.parts.add(part)
+
+
+class Told:
+    """What ranks tell each other of a step, in one message: it travels while weights are updated, if it can."""
+
+    def __init__(self, numbers: torch.Tensor, mesh: Mesh) -> None:
+        self._own_squared_norm = numbers[1] * mesh.size(*mesh.team)
+        self._totals = numbers
+        self._work = dist.all_reduce(numbers, group=mesh.group(*mesh.team), async_op=True)
+
+    @cached_property
+    def totals(self) -> torch.Tensor:
+        """Sums over ranks; waits for them."""
+        self._work.wait()
+        return self._totals
+
+    def norm(self, *, is_whole: bool) -> torch.Tensor:
+        """Norm of the gradient: a rank that holds all of it knows it at once."""
+        return (self._own_squared_norm if is_whole else self.totals[1]).sqrt()
 
 
 class Count:
