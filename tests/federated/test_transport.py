@@ -15,10 +15,12 @@ from escala.federated.ranges import exactly
 from escala.federated.reading import example_text, scenario_from_keys
 from escala.federated.scenario import Server
 from escala.federated.training import Codec, Training
-from escala.federated.transport import FLOWER, IDEAL, Transport, looked_s, taken_s, waits_s
+from escala.federated.transport import FLOWER, IDEAL, Transport, before_work_s, looked_s, taken_s, waits_s
 from federated.boards import access, clients, device, scenario
 
-LOOKS = Transport(node_look_s=3.0, reply_look_s=0.5, server_look_s=0.2, retry_s=1.0, longest_retry_s=10.0)
+LOOKS = Transport(
+    node_look_s=3.0, reply_look_s=0.5, server_look_s=0.2, retry_s=1.0, longest_retry_s=10.0, pulls=1
+)
 DRAWS = np.random.default_rng(0)
 NEVER = np.inf
 
@@ -66,6 +68,31 @@ def test_a_server_without_retries_has_a_reply_when_it_is_there():
     assert taken([0.1], [0.7], transport=replace(LOOKS, retry_s=0.0)) == pytest.approx([0.7])
 
 
+def before_work(start_s, there_s, transport=LOOKS):
+    return before_work_s(transport, np.array(start_s), np.array(there_s), np.random.default_rng(1))
+
+
+def test_a_process_that_starts_with_its_message_tries_for_it_after_one_two_and_four_seconds():
+    # up at 0.7 s: tries at 0.7, 1.7, 3.7 and 7.7; the message is there at the second number
+    assert before_work([0.7] * 4, [0.2, 1.0, 2.0, 4.0]) == pytest.approx([0.5, 0.7, 1.7, 3.7])
+    # of a message that comes at once start-up is left, as where the process starts when it is there
+    assert before_work([0.7], [0.0]) == pytest.approx([0.7])
+    assert before_work([0.7, 0.7], [0.0, 4.0], IDEAL) == pytest.approx([0.7, 0.7])
+
+
+def test_the_slowest_of_the_threads_that_try_counts():
+    start_s, there_s = np.zeros(4000), np.full(4000, 0.5)
+
+    def mean_s(pulls):
+        found = before_work(start_s, there_s, replace(FLOWER, pulls=pulls))
+        assert 0.3 <= found.min() and found.max() <= 0.7
+        return found.mean()
+
+    # one pause of 1 s, shorter or longer by up to 0.2 s: the larger of two is 1/3 of 0.2 s longer on average
+    assert mean_s(1) == pytest.approx(0.5, abs=0.01)
+    assert mean_s(2) == pytest.approx(0.5 + 0.2 / 3, abs=0.01)
+
+
 def one_client(transport, **training):
     """One client: 1 MB each way at 1 MB/s, 0.7 s to start, no samples' time worth telling."""
     line = access(up_bytes_per_s=exactly(1e6), down_bytes_per_s=exactly(1e6))
@@ -86,7 +113,8 @@ def test_rounds_of_one_client_by_hand():
 
     found = list(rounds_of(Population(given, fleet_of(given, 0)), 2))
 
-    # asked at 0, when it looks: 1 s down, work seen at 1.0 s, so the upload begins at 2 and is there at 3;
+    # asked at 0, when it looks: 1 s down, meanwhile a process starts, tries at 0.7 s and finds it at 1.7 s;
+    # work is seen 1.0 s after the message was there, so the upload begins at 2 and is there at 3;
     # the server finds it at 2.0 and tries at 3.0; 0.5 s of work
     assert found[0].round_s == pytest.approx(3.5)
     # the client looks again at 6.0, the server asked at 3.5
@@ -94,7 +122,7 @@ def test_rounds_of_one_client_by_hand():
 
 
 def test_a_client_that_is_known_to_be_busy_is_not_asked_and_one_that_is_not_known_to_be_is_late_again():
-    line = access(up_bytes_per_s=exactly(1e6), down_bytes_per_s=exactly(6e4))
+    line = access(up_bytes_per_s=exactly(1e6), down_bytes_per_s=exactly(6.5e4))
     late = {"round_deadline_s": 15.0}
 
     def lost(knows_busy):
@@ -105,7 +133,8 @@ def test_a_client_that_is_known_to_be_busy_is_not_asked_and_one_that_is_not_know
         rounds = list(rounds_of(Population(both, fleet_of(both, 0)), 3))
         return [sum(each.lost.values()) for each in rounds]
 
-    # the slow one sends after 17.7 s of a round's 15 s: it is asked again before that, and late again
+    # the slow one has its message after 15.4 s, tries at 15.7 s, and is heard of at 16.9 s of a round's 15 s:
+    # it is asked again before that, and late again
     assert lost(knows_busy=False) == [1, 1, 1]
     assert lost(knows_busy=True) == [1, 0, 1]
 

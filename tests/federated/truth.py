@@ -212,7 +212,7 @@ def times(seen: Seen) -> dict[str, list[float]]:
             looks = int(pauses_s // FLOWER.node_look_s)
             found["look"].append((pauses_s - looks * FLOWER.node_look_s) / (looks + 1))
             found["down"].append(now["received"] - now["receiving"])
-            found["start"].append(now["begun"] - now["received"])
+            found["start"].append(now["begun"] - now["receiving"])
             found["back"].append(now["sending"] - now["ended"])
             found["up"].append(now["sent"] - now["sending"])
     scores = [each["ended_s"] for each in seen.stamps if each["what"] == "score"]

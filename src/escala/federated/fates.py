@@ -11,11 +11,12 @@ import numpy as np
 from escala.federated.fleet import Fleet
 from escala.federated.order import SERVER, generator
 from escala.federated.phases import RADIO_W, shared_rate, training_s, transfer_s
-from escala.federated.transport import looked_s
+from escala.federated.transport import Transport, before_work_s, looked_s
 from escala.model.columns import F64, I64, Bool
 from escala.units import HOUR_S
 
 FATES: Final = 2
+STARTS: Final = 4
 """What the server's random numbers are for, see `fleet.DRAW`."""
 DRAWS: Final = 4
 DOWN, UP, LEAVES, WHEN = range(DRAWS)
@@ -87,6 +88,11 @@ def draws_of(seed: int, round_: int, clients: int) -> F64:
     return generator(seed, SERVER, FATES, round_).random((clients, DRAWS))
 
 
+def starts_of(seed: int, round_: int) -> np.random.Generator:
+    """The random numbers of the pauses between tries of clients that wait for their message."""
+    return generator(seed, SERVER, STARTS, round_)
+
+
 def fates(
     fleet: Fleet,
     clients: I64,
@@ -94,16 +100,17 @@ def fates(
     server: ServerLink,
     *,
     epochs: int,
-    reply_look_s: float = 0.0,
+    transport: Transport,
     start_s: F64 | float,
     charge_j: F64,
     draws: F64,
+    starts: np.random.Generator,
 ) -> Fates:
     """Download, start, train, upload, until one of four misfortunes: whichever comes first.
 
     A transfer is tried three times; a drop-out happens at any moment of the work alike; a client leaves when
-    its hours end; an empty battery ends everything. Looks whether work is done are `reply_look_s` apart.
-    `start_s`, `charge_j` and `draws` are of the cohort.
+    its hours end; an empty battery ends everything. The pauses before work and after it are those of the
+    transport. `start_s`, `charge_j` and `draws` are of the cohort.
     """
     tries = {way: _attempts(draws[:, way], fleet.arrival_ratio[clients]) for way in (DOWN, UP)}
     latency_s = fleet.latency_s[clients]
@@ -112,10 +119,10 @@ def fates(
     one_down_s = transfer_s(payload.down_bytes, down, latency_s)
     one_up_s = transfer_s(payload.up_bytes, up, latency_s)
     trained_s = training_s(fleet.samples[clients], epochs, fleet.sample_s[clients])
-    work_s = looked_s(fleet.start_s[clients] + trained_s, reply_look_s)
-    whole = np.stack(
-        [np.minimum(tries[DOWN], ATTEMPTS) * one_down_s, work_s, np.minimum(tries[UP], ATTEMPTS) * one_up_s]
-    )
+    there_s = np.minimum(tries[DOWN], ATTEMPTS) * one_down_s
+    before_s = before_work_s(transport, fleet.start_s[clients], there_s, starts)
+    work_s = looked_s(before_s + trained_s, transport.reply_look_s)
+    whole = np.stack([there_s, work_s, np.minimum(tries[UP], ATTEMPTS) * one_up_s])
     watts = _watts(fleet, clients)
     misfortunes = np.stack(
         [

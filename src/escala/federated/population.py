@@ -11,7 +11,7 @@ import numpy as np
 from escala.errors import InvalidInput
 from escala.federated.batteries import Batteries
 from escala.federated.codecs import packed_bytes, tensors_bytes
-from escala.federated.fates import Fates, Payload, ServerLink, draws_of, fates
+from escala.federated.fates import Fates, Payload, ServerLink, draws_of, fates, starts_of
 from escala.federated.fleet import HOURS, Fleet, no_history
 from escala.federated.footprint import Footprint
 from escala.federated.scenario import Learnt, Scenario
@@ -92,10 +92,11 @@ class Population:
                 clients=at_once,
             ),
             epochs=self.training.local_epochs,
-            reply_look_s=transport.reply_look_s,
+            transport=transport,
             start_s=now_s + waits,
             charge_j=self._charge_j[clients],
             draws=draws,
+            starts=starts_of(self.training.seed, draw),
         )
         return replace(ended, end_s=waits + ended.end_s)
 

@@ -22,6 +22,8 @@ class Transport:
     again after `retry_s`, then after twice as long each time, at most `longest_retry_s`, each by chance
     shorter or longer by up to `retry_spread`, and nothing else meanwhile. A server that does not know who is
     busy asks also clients that still work for an older round; they begin when they have ended that.
+    With `pulls` the process of a client starts when its message begins to come, and so many of its threads
+    try likewise until it is there; with none it starts when the message is there.
     """
 
     framing: float = 1.0
@@ -33,6 +35,7 @@ class Transport:
     retry_s: float = 0.0
     longest_retry_s: float = 0.0
     retry_spread: float = 0.0
+    pulls: int = 0
     knows_busy: bool = True
 
 
@@ -44,10 +47,12 @@ FLOWER: Final = Transport(
     retry_s=1.0,
     longest_retry_s=10.0,
     retry_spread=0.2,
+    pulls=2,
     knows_busy=False,
 )
-"""Pauses of `escala federate run`. Sources: flwr 1.42, supernode/start_client_internal.py (3 s, 0.5 s),
-supercore/constant.py and inflatable/inflatable_utils.py (1 s to 10 s, 20 %); `clocks.POLL_S` (0.2 s)."""
+"""Pauses of `escala federate run`. Sources: flwr 1.42, supernode/start_client_internal.py (3 s, 0.5 s; the
+task of a message is made before its objects are pulled), supercore/constant.py and
+inflatable/inflatable_utils.py (1 s to 10 s, 20 %, two at once); `clocks.POLL_S` (0.2 s)."""
 
 
 class Carrier(StrEnum):
@@ -69,6 +74,25 @@ def waits_s(transport: Transport, busy_until_s: F64, now_s: float) -> F64:
 def looked_s(after_s: F64, every_s: float) -> F64:
     """The first look at or after so many seconds, where looks are at 0, every_s, 2 * every_s, ..."""
     return np.asarray(np.ceil(after_s / every_s) * every_s) if every_s else after_s
+
+
+def before_work_s(
+    transport: Transport, start_s: F64, there_s: F64, draws: np.random.Generator
+) -> F64:
+    """From when a message is there until its work begins: start-up, or what is left until a try finds it.
+
+    `there_s` counts from when the message begins to come; the slowest of the threads that try counts. Shapes
+    (k,).
+    """
+    if not transport.pulls:
+        return start_s
+    now_s = np.repeat(start_s[:, None], transport.pulls, axis=1)
+    pause_s = transport.retry_s
+    while (waits := now_s < there_s[:, None]).any():
+        pauses_s = pause_s * (1.0 + transport.retry_spread * draws.uniform(-1.0, 1.0, now_s.shape))
+        now_s = np.where(waits, now_s + pauses_s, now_s)
+        pause_s = min(2.0 * pause_s, transport.longest_retry_s)
+    return np.asarray(now_s.max(axis=1) - there_s)
 
 
 def taken_s(
