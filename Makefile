@@ -34,7 +34,7 @@ define install
 	else echo "  (with plain pip)"; $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); fi
 endef
 
-.PHONY: run test test-hf test-oracles bench check env clean help
+.PHONY: run test test-hf test-more test-oracles bench check env clean help
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -47,8 +47,11 @@ test: ## Set up, then run every test that needs no optional library
 	@scripts/test
 
 test-hf: $(VENV_HF)/.ok ## Set up a second environment with PyTorch and transformers, then run the tests that need them
-	@OMP_NUM_THREADS=1 $(VENV_HF)/bin/python -m pytest -n 2 --dist loadfile -m "optional and not alone"
-	@$(VENV_HF)/bin/python -m pytest -m "optional and alone"
+	@OMP_NUM_THREADS=1 $(VENV_HF)/bin/python -m pytest -n 2 --dist loadfile -m "optional and not alone and not more"
+	@$(VENV_HF)/bin/python -m pytest -m "optional and alone and not more"
+
+test-more: $(VENV_HF)/.ok ## Repeat costly claims for more seeds and cases, which no other command does
+	@$(VENV_HF)/bin/python -m pytest -m more
 
 test-oracles: $(VENV)/.oracles-ok ## Ask other tools themselves about the files that escala reads and writes for them
 	@$(VENV)/bin/nox $(if $(ORACLES),-s $(ORACLES))
