@@ -1,4 +1,7 @@
-"""Pipelines and sequences dealt to ranks, alone and with all other ways, against one process."""
+"""Pipelines and sequences dealt to ranks, alone and with all other ways, against one process.
+
+All that needs eight ranks stands here, so that eight are started once.
+"""
 
 from functools import cache
 
@@ -15,6 +18,7 @@ GPIPE, ONE, INTERLEAVED, ZBV = (
 )  # fmt: skip
 RING, GATHER, ULYSSES = ContextKind.RING, ContextKind.ALL_GATHER, ContextKind.ULYSSES
 SHARDED = {"dp": 2, "micro_batches": 2, "zero": 3, "shard": 2}
+HSDP = {"dp": 4, "zero": 3, "shard": 2}
 
 
 def piped(schedule, **fields):
@@ -90,6 +94,8 @@ EIGHT = (
     case("pp2-cp2-fsdp2", "llama", piped(ZBV, dp=2, micro_batches=2, cp=2, zero=3, shard=4)),
     case("pp2-ep2-tp2-dp2", "moe", piped(ONE, dp=2, micro_batches=2, ep=2, tp=2, sp=True)),
     case("pp2-ep2-fsdp4", "moe", piped(INTERLEAVED, dp=4, micro_batches=2, ep=2, zero=3, shard=4)),
+    case("hsdp-tp2-sp", "llama", plan(**HSDP, tp=2, sp=True), steps=3, **PACKED),
+    case("fsdp4-ep2-etp2", "moe", plan(dp=4, zero=3, shard=4, tp=2, sp=True, ep=2, etp=2), steps=3),
 )
 CASES = {2: TWO, 4: FOUR, 8: EIGHT}
 ALL = [(ranks, each) for ranks, cases in CASES.items() for each in cases]

@@ -1,4 +1,7 @@
-"""Tensor, sequence and expert ranks against one process: losses, norms and weights after some steps."""
+"""Tensor, sequence and expert ranks against one process: losses, norms and weights after some steps.
+
+What needs eight ranks stands in test_composed.py, so that eight are started once.
+"""
 
 import pytest
 
@@ -61,13 +64,6 @@ FOUR = cases(
         "ep-etp-sp": ("hf-mixtral", plan(**FSDP, tp=2, sp=True, ep=2, etp=2)),
     }
 )
-HSDP = {"dp": 4, "zero": 3, "shard": 2}
-EIGHT = cases(
-    {
-        "hsdp-sp": ("llama", plan(**HSDP, tp=2, sp=True)),
-        "ep-etp-fsdp": ("moe", plan(dp=4, zero=3, shard=4, tp=2, sp=True, ep=2, etp=2)),
-    }
-)
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +76,6 @@ def on_four_ranks(tmp_path_factory):
     return differences(FOUR, 4, tmp_path_factory.mktemp("four"))
 
 
-@pytest.fixture(scope="module")
-def on_eight_ranks(tmp_path_factory):
-    return differences(EIGHT, 8, tmp_path_factory.mktemp("eight"))
-
-
 @pytest.mark.parametrize("case", TWO, ids=lambda case: case.name)
 def test_two_ranks_that_share_tensors_equal_one_process(on_two_ranks, case):
     judge(on_two_ranks[case.name], case)
@@ -93,8 +84,3 @@ def test_two_ranks_that_share_tensors_equal_one_process(on_two_ranks, case):
 @pytest.mark.parametrize("case", FOUR, ids=lambda case: case.name)
 def test_four_ranks_that_share_tensors_and_states_equal_one_process(on_four_ranks, case):
     judge(on_four_ranks[case.name], case)
-
-
-@pytest.mark.parametrize("case", EIGHT, ids=lambda case: case.name)
-def test_eight_ranks_that_share_tensors_and_states_equal_one_process(on_eight_ranks, case):
-    judge(on_eight_ranks[case.name], case)
