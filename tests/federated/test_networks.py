@@ -41,7 +41,7 @@ def test_slow_nodes_miss_the_deadline_and_every_message_has_the_bytes_that_were_
 
 
 def visit(client: int, start_s: float) -> list[dict[str, Any]]:
-    """A piece of work: 0.2 s to receive, begun 0.5 s after it was asked, 1 s of training, 0.1 s back, 0.4 s to send."""
+    """A piece of work: received after 0.2 s, begun after 0.5 s, trained for 1 s, 0.1 s back, 0.4 s sent."""
     at_s = {"receiving": 0.0, "received": 0.2, "sending": 1.6, "sent": 2.0}
     events = [{"what": what, "client": client, "at_s": start_s + after} for what, after in at_s.items()]
     trained = {"what": "train", "client": client, "begun_s": start_s + 0.5, "ended_s": start_s + 1.5}

@@ -85,7 +85,8 @@ def test_the_slowest_of_the_threads_that_try_counts():
 
     def mean_s(pulls):
         found = before_work(start_s, there_s, replace(FLOWER, pulls=pulls))
-        assert 0.3 <= found.min() and found.max() <= 0.7
+        assert found.min() >= 0.3
+        assert found.max() <= 0.7
         return found.mean()
 
     # one pause of 1 s, shorter or longer by up to 0.2 s: the larger of two is 1/3 of 0.2 s longer on average

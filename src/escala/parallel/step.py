@@ -128,7 +128,7 @@ class Step:
 
 
 class Told:
-    """What ranks tell each other of a step, in one message: it travels while weights are updated, if it can."""
+    """What ranks tell each other of a step, in one message that travels while weights change, if it can."""
 
     def __init__(self, numbers: torch.Tensor, mesh: Mesh) -> None:
         self._own_squared_norm = numbers[1] * mesh.size(*mesh.team)
