@@ -76,9 +76,7 @@ def looked_s(after_s: F64, every_s: float) -> F64:
     return np.asarray(np.ceil(after_s / every_s) * every_s) if every_s else after_s
 
 
-def before_work_s(
-    transport: Transport, start_s: F64, there_s: F64, draws: np.random.Generator
-) -> F64:
+def before_work_s(transport: Transport, start_s: F64, there_s: F64, draws: np.random.Generator) -> F64:
     """From when a message is there until its work begins: start-up, or what is left until a try finds it.
 
     `there_s` counts from when the message begins to come; the slowest of the threads that try counts. Shapes
