@@ -33,8 +33,9 @@ NAMED = words("after before")
 COUNTS = words(
     """
     batches buckets cables channels choices clients configurations cores count counts devices experts
-    groups heads hops hours inputs keys layers levels messages moments nodes norms outputs parameters
-    patches pixels positions queries ranks rounds rows samples sharers splits stages steps tensors types
+    fragments groups heads hops hours inputs keys layers levels messages moments nodes norms outputs
+    parameters patches pixels positions queries ranks rounds rows samples sharers splits stages steps
+    tensors types
     """
 )
 EXTENTS = words(

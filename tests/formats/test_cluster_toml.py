@@ -247,6 +247,35 @@ def test_only_the_first_link_is_a_torus():
         cluster_from_keys(two)
 
 
+def sited(**sites: object) -> dict[str, object]:
+    given = {"count": 2, "bandwidth": "8 Gb/s", "latency": "30 ms", **sites}
+    keys = {name: value for name, value in given.items() if value is not None}
+    return {"accelerator": "h100-sxm", "devices": 64, "devices_per_node": 8, "sites": keys}
+
+
+def test_the_devices_of_a_site_share_what_it_sends():
+    found = cluster_from_keys(sited()).links
+
+    # 8 Gb/s = 1 GB/s among 32 devices
+    assert [link.domain_devices for link in found] == [8, 32, MOST_DEVICES]
+    assert (found[-1].bytes_per_s, found[-1].latency_s, found[-1].joins_sites) == (1e9 / 32, 0.03, True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"count": 1}, "at least 2 equal sites"),
+        ({"count": 3}, "does not deal whole nodes"),
+        ({"count": 16}, "does not deal whole nodes"),
+        ({"latency": None}, "lacks latency"),
+        ({"bandwidth": "fast"}, "give a quantity above zero"),
+    ],
+)
+def test_sites_that_are_none_are_refused(keys: dict[str, object], message: str):
+    with pytest.raises(InvalidInput, match=message):
+        cluster_from_keys(sited(**keys))
+
+
 def test_a_price_without_a_day_is_refused():
     assert "has no price_date" in refusal(base(site={"price_usd_per_device_hour": 2.0}))
 

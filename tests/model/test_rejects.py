@@ -109,6 +109,8 @@ BROKEN = [
     (Reject.SHARD, DENSE, Plan(dp=8, zero=2, shard=8, reshard=True)),
     (Reject.NOT_PLANNED, DENSE, Plan(offload_optimizer=Offload.CPU)),
     (Reject.LOCAL_STEPS, DENSE, Plan(local_steps=4)),
+    (Reject.LOCAL_FRAGMENTS, DENSE, Plan(dp=8, local_fragments=2)),
+    (Reject.LOCAL_FRAGMENTS, DENSE, Plan(dp=8, local_steps=4, local_overlap_steps=4)),
     (Reject.LOCAL_STEPS, DENSE, Plan(dp=4, cp=2, local_steps=4)),
     (Reject.LOCAL_STEPS, DENSE, Plan(dp=8, zero=3, shard=8, local_steps=4)),
     (Reject.LOCAL_STEPS, DENSE, Plan(dp=8, zero=1, shard=8, local_steps=4)),

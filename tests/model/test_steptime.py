@@ -40,6 +40,12 @@ def talking(problem):
     return with_chip(problem, memory_bytes_per_s=ENDLESS, **peaks)
 
 
+def linked(problem, bytes_per_s: float):
+    """All links at one speed."""
+    links = tuple(replace(link, bytes_per_s=bytes_per_s) for link in problem.cluster.links)
+    return replace(problem, cluster=replace(problem.cluster, links=links))
+
+
 def terms(problem, plan: Plan):
     return time_of(problem, Plans.of(plan))
 
@@ -210,6 +216,7 @@ def test_zero_1_of_pytorch_all_reduces_gradients_and_gathers_stored_weights(idea
         (LocalWire.FP32, 2 * 7 / 8 * 4),  # all-reduced
         (LocalWire.BF16, 2 * 7 / 8 * 2),
         (LocalWire.INT8, 7 * (1 + 4 / 1024)),  # gathered from all, with the scales
+        (LocalWire.FP4, 7 * (1 / 2 + 4 / 1024)),
     ],
 )
 def test_replicas_with_local_steps_exchange_once_in_so_many(ideal, llama, wire, sent):
@@ -218,6 +225,36 @@ def test_replicas_with_local_steps_exchange_once_in_so_many(ideal, llama, wire, 
     expected = sent * parameters(problem) / 100e9 / 20
     time = terms(problem, Plan(dp=8, local_steps=20, local_wire=wire))
     assert time.gradient_sync_s[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_fragments_send_as_much_in_smaller_messages(ideal, llama):
+    problem = talking(ideal(llama(ends=False), devices=8, batch=8))
+    whole, parts = (terms(problem, Plan(dp=8, local_steps=20, local_fragments=n)) for n in (1, 4))
+
+    # without latency four quarters take as long as the whole
+    assert parts.gradient_sync_s[0] == pytest.approx(whole.gradient_sync_s[0], rel=1e-12)
+
+
+def test_a_fragment_travels_while_the_replicas_train_on(ideal, llama):
+    problem = linked(computing(ideal(llama(ends=False), devices=8, batch=8)), 1e7)
+    plan = Plan(dp=8, local_steps=20, local_fragments=4)
+    time = terms(problem, plan)
+    own_s, once_s = busy_s(time), time.gradient_sync_s[0] * 20 / 4
+
+    overlapped = terms(problem, replace(plan, local_overlap_steps=2))
+
+    assert once_s > 2 * own_s
+    assert overlapped.gradient_sync_s[0] == pytest.approx(4 * (once_s - 2 * own_s) / 20, rel=1e-9)
+
+
+def test_a_fragment_travels_no_longer_than_until_the_next_one(ideal, llama):
+    problem = linked(computing(ideal(llama(ends=False), devices=8, batch=8)), 1e6)
+    plan = Plan(dp=8, local_steps=20, local_fragments=4)
+
+    # 4 fragments in 20 steps: one every 5
+    five, most = (terms(problem, replace(plan, local_overlap_steps=n)) for n in (5, 19))
+
+    assert 0 < five.gradient_sync_s[0] == most.gradient_sync_s[0]
 
 
 def test_sharded_replicas_with_local_steps_exchange_their_shards(ideal, llama):

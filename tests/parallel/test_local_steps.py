@@ -4,13 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from escala.parallel.local_steps import Fragment, LocalSteps  # noqa: E402
+from escala.errors import InvalidInput  # noqa: E402
+from escala.model.plan import Plan  # noqa: E402
+from escala.parallel.local_steps import Fragment, LocalSteps, planned  # noqa: E402
 from escala.parallel.outer import Outer  # noqa: E402
 
 pytestmark = [pytest.mark.optional, pytest.mark.slow]
@@ -93,6 +96,16 @@ def test_fragments_meet_in_turn_each_once_in_the_local_steps():
     due = [[place for place in range(3) if steps._is_due(place, done)] for done in range(1, 13)]
 
     assert due == [[], [0], [], [1], [], [2], [], [0], [], [1], [], [2]]
+
+
+def test_fragments_of_the_plan_are_run_and_what_is_only_planned_is_refused():
+    plan = Plan(dp=2, local_steps=8, local_fragments=4)
+
+    assert planned(plan, Outer()).fragments == 4
+    with pytest.raises(InvalidInput, match="planned but not run"):
+        planned(replace(plan, local_overlap_steps=2), Outer())
+    with pytest.raises(InvalidInput, match="the plan has 4 fragments, not 2"):
+        planned(plan, Outer(fragments=2))
 
 
 def test_replicas_that_have_settled_do_not_meet_again_in_the_same_step():

@@ -174,10 +174,11 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
     yield from _one_of("torch.compile", plan.compile, able.compiles)
     if plan.fused_loss and not able.fused_loss:
         yield "a fused loss"
-    if plan.local_steps > able.local_steps or (
-        plan.local_steps > 1 and plan.local_wire is not LocalWire.FP32
-    ):
+    is_plain = plan.local_wire is LocalWire.FP32 and plan.local_fragments == 1
+    if plan.local_steps > able.local_steps or (plan.local_steps > 1 and not is_plain):
         yield "replicas that train alone between meetings (local steps)"
+    if plan.local_overlap_steps:
+        yield "meetings that travel while replicas train on (overlapped local steps)"
     if plan.placement != Plan().placement and not able.placements:
         yield f"the order {plan.placement} of ranks: it has {Plan().placement} only"
 

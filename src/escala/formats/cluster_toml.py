@@ -17,6 +17,11 @@ domain = "all"
 oversubscription = 2.0          # also: name, gather_efficiency, reduce_efficiency, in_network_reduction
                                 # first link only: torus = [16, 16], wraps = true (or one for each side)
 
+[sites]                         # equal sites, with what one whole site sends to all others
+count = 2
+bandwidth = "10 Gb/s"
+latency = "30 ms"
+
 [host]                          # memory, pcie (a link or a bandwidth), cores
 [storage]                       # read, write
 [site]                          # country or carbon, operator or pue, node_power_ratio, power_limit,
@@ -27,8 +32,8 @@ price_source = "our contract"
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -36,18 +41,29 @@ from typing import Any, Final
 from escala.catalog.accelerators import PEAKS, SHARES, accelerator, accelerator_name, node_of
 from escala.catalog.clusters import MOST_DEVICES, cluster_for
 from escala.catalog.links import link, network
-from escala.catalog.loader import CARBON, quantity_of, shown
+from escala.catalog.loader import CARBON
 from escala.catalog.places import NODE_POWER_RATIO, Price, site
-from escala.errors import InvalidInput, spoken, unknown
+from escala.errors import InvalidInput, spoken
 from escala.formats.bench_cluster import bench_cluster, bench_of, is_bench
+from escala.formats.checked_keys import Keys, Range
 from escala.formats.files import read_keys
 from escala.formats.other_files import refuse_other
 from escala.model.cluster import Accelerator, Cluster, DeviceGroup, Host, Link, Site, Storage, Torus
 
 SCHEMA: Final = "escala/cluster@1"
-MOST_TEXT: Final = 200
 _GROUP_KEYS: Final = ("accelerator", "devices", "devices_per_node")
-_TOP_KEYS: Final = ("schema", "name", "source", *_GROUP_KEYS, "groups", "links", "host", "storage", "site")
+_TOP_KEYS: Final = (
+    "schema",
+    "name",
+    "source",
+    *_GROUP_KEYS,
+    "groups",
+    "links",
+    "host",
+    "storage",
+    "site",
+    "sites",
+)
 _LINK_KEYS: Final = (
     "link",
     "name",
@@ -82,14 +98,6 @@ _DEVICE_FIELDS: Final = {
     "power": ("power_w", "w"),
     **{peak: (f"{peak}_flop_per_s", "flop_per_s") for peak in PEAKS},
 }
-_EXAMPLES: Final = {
-    "bytes": "80 GiB",
-    "bytes_per_s": "400 Gb/s",
-    "flop_per_s": "989 TFLOP/s",
-    "w": "700 W",
-    "s": "12 us",
-    CARBON: f"174 {CARBON}",
-}
 
 
 def read_cluster(path: str | Path, gpus: int | None = None) -> Cluster:
@@ -103,7 +111,7 @@ def read_cluster(path: str | Path, gpus: int | None = None) -> Cluster:
 
 def cluster_from_keys(keys: Mapping[str, object], origin: str = "cluster") -> Cluster:
     """The cluster that the keys of a file describe; `origin` names the file in messages."""
-    top = _Keys(origin, "", keys)
+    top = Keys(origin, "", keys)
     refuse_other(keys, origin, SCHEMA)
     if "schema" in keys and keys["schema"] != SCHEMA:
         raise top.fail(f"schema is {spoken(keys['schema'])}; this escala reads '{SCHEMA}' and bench files")
@@ -122,7 +130,7 @@ def cluster_from_keys(keys: Mapping[str, object], origin: str = "cluster") -> Cl
     return Cluster(
         name=top.text("name", Path(origin).stem or "cluster"),
         groups=groups,
-        links=_links(top, devices) if "links" in keys else usual.links,
+        links=_sited(top, _links(top, devices) if "links" in keys else usual.links, groups),
         host=_host(top, usual.host),
         storage=_storage(top),
         site=_site(top, usual.site),
@@ -130,104 +138,7 @@ def cluster_from_keys(keys: Mapping[str, object], origin: str = "cluster") -> Cl
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Range:
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """Checked access to one table; every fault is an InvalidInput that names file, table and key."""
-
-    origin: str
-    place: str
-    table: Mapping[str, object]
-
-    def fail(self, message: str) -> InvalidInput:
-        where = f"{self.place}: " if self.place else ""
-        return InvalidInput(f"{self.origin}: {where}{message}")
-
-    def allow(self, keys: Iterable[str]) -> None:
-        known = tuple(keys)
-        for key in self.table:
-            if key not in known:
-                error = unknown("key", shown(str(key)), known, f"allowed are {', '.join(known)}")
-                raise self.fail(str(error))
-
-    def inner(self, key: str, keys: Iterable[str]) -> "_Keys":
-        given = self.table.get(key, {})
-        found = _Keys(self.origin, f"[{key}]", _mapping(given, self, key))
-        found.allow(keys)
-        return found
-
-    def several(self, key: str, keys: Iterable[str]) -> list["_Keys"]:
-        given = self.table.get(key)
-        if not isinstance(given, list) or not given:
-            raise self.fail(f"{key} has no entry; write at least one [[{key}]]")
-        found = [
-            _Keys(self.origin, f"[[{key}]] {i}", _mapping(item, self, key)) for i, item in enumerate(given, 1)
-        ]
-        for each in found:
-            each.allow(keys)
-        return found
-
-    def text(self, key: str, default: str | None = None) -> str:
-        given = self.table.get(key, default)
-        if given is None:
-            raise self.fail(f"lacks {key}; add it")
-        if (
-            not isinstance(given, str)
-            or not given.strip()
-            or len(given) > MOST_TEXT
-            or not given.isprintable()
-        ):
-            raise self.fail(f"{key} has to be a text of 1 to {MOST_TEXT} printable characters")
-        return given
-
-    def optional_text(self, key: str) -> str | None:
-        return self.text(key) if key in self.table else None
-
-    def count(self, key: str, default: int | None = None) -> int:
-        given = self.table.get(key, default)
-        if given is None:
-            raise self.fail(f"lacks {key}; give a whole number from 1 to {MOST_DEVICES:,}")
-        if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_DEVICES:
-            raise self.fail(f"{key} is {spoken(given, 60)}; give a whole number from 1 to {MOST_DEVICES:,}")
-        return given
-
-    def number(self, key: str, default: float, allowed: _Range) -> float:
-        given = self.table.get(key, default)
-        is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        if not isinstance(given, int | float) or not is_number or not allowed.low <= given <= allowed.high:
-            raise self.fail(
-                f"{key} is {spoken(given, 60)}; give a number from {allowed.low:g} to {allowed.high:g}"
-            )
-        return float(given)
-
-    def flag(self, key: str, default: bool) -> bool:
-        given = self.table.get(key, default)
-        if not isinstance(given, bool):
-            raise self.fail(f"{key} is {spoken(given, 60)}; write true or false")
-        return given
-
-    def quantity(self, key: str, unit: str, default: float | None) -> float | None:
-        if key not in self.table:
-            return default
-        given = self.table[key]
-        try:
-            value = quantity_of(given, unit)
-        except (InvalidInput, ValueError):
-            value = math.nan
-        if not (math.isfinite(value) and value > 0):
-            raise self.fail(
-                f"{key} is {spoken(given, 60)}; give a quantity above zero with its unit,"
-                f" such as '{_EXAMPLES[unit]}'"
-            )
-        return value
-
-
-def _groups(top: _Keys) -> tuple[DeviceGroup, ...]:
+def _groups(top: Keys) -> tuple[DeviceGroup, ...]:
     if "groups" not in top.table:
         return (_group(top, "main"),)
     both = [key for key in _GROUP_KEYS if key in top.table]
@@ -236,11 +147,11 @@ def _groups(top: _Keys) -> tuple[DeviceGroup, ...]:
     return tuple(_group(each, each.text("zone", "main")) for each in _group_tables(top))
 
 
-def _group_tables(top: _Keys) -> list[_Keys]:
+def _group_tables(top: Keys) -> list[Keys]:
     return top.several("groups", (*_GROUP_KEYS, "zone"))
 
 
-def _group(keys: _Keys, zone: str) -> DeviceGroup:
+def _group(keys: Keys, zone: str) -> DeviceGroup:
     device = _device(keys)
     devices = keys.count("devices")
     per_node = keys.count("devices_per_node", min(devices, node_of(_device_base(keys)).devices))
@@ -253,7 +164,7 @@ def _group(keys: _Keys, zone: str) -> DeviceGroup:
     )
 
 
-def _device_base(keys: _Keys) -> str:
+def _device_base(keys: Keys) -> str:
     given = keys.table.get("accelerator")
     table = _device_keys(keys) if isinstance(given, Mapping) else None
     name = keys.text("accelerator") if table is None else table.text("base")
@@ -263,11 +174,11 @@ def _device_base(keys: _Keys) -> str:
         raise keys.fail(str(error)) from None
 
 
-def _device_keys(keys: _Keys) -> _Keys:
+def _device_keys(keys: Keys) -> Keys:
     return keys.inner("accelerator", ("base", "name", *_DEVICE_FIELDS, *SHARES))
 
 
-def _device(keys: _Keys) -> Accelerator:
+def _device(keys: Keys) -> Accelerator:
     base = accelerator(_device_base(keys))
     if not isinstance(keys.table.get("accelerator"), Mapping):
         return base
@@ -277,15 +188,15 @@ def _device(keys: _Keys) -> Accelerator:
         for key, (field, unit) in _DEVICE_FIELDS.items()
         if key in own.table
     }
-    changes |= {key: own.number(key, 1.0, _Range(low=0.01, high=1.0)) for key in SHARES if key in own.table}
+    changes |= {key: own.number(key, 1.0, Range(low=0.01, high=1.0)) for key in SHARES if key in own.table}
     return replace(base, name=own.text("name", f"{base.name}, changed"), aliases=(), **changes)
 
 
-def _base_name(top: _Keys) -> str:
+def _base_name(top: Keys) -> str:
     return _device_base(_group_tables(top)[0] if "groups" in top.table else top)
 
 
-def _links(top: _Keys, devices: int) -> tuple[Link, ...]:
+def _links(top: Keys, devices: int) -> tuple[Link, ...]:
     tables = top.several("links", _LINK_KEYS)
     for keys in tables[1:]:
         if "torus" in keys.table:
@@ -313,7 +224,35 @@ def _links(top: _Keys, devices: int) -> tuple[Link, ...]:
     return tuple(found)
 
 
-def _link(keys: _Keys, position: int, devices: int) -> Link:
+def _sited(top: Keys, links: tuple[Link, ...], groups: tuple[DeviceGroup, ...]) -> tuple[Link, ...]:
+    """The links of one site, and the one between sites: bandwidth of a site / its devices for each."""
+    if "sites" not in top.table:
+        return links
+    keys = top.inner("sites", ("count", "bandwidth", "latency"))
+    count, devices = keys.count("count"), sum(group.devices for group in groups)
+    nodes = [group.devices % (count * group.devices_per_node) for group in groups]
+    if count < 2 or len(groups) > 1 or any(nodes):
+        raise keys.fail(f"count {count:,} does not deal whole nodes of one kind to at least 2 equal sites")
+    for each in ("bandwidth", "latency"):
+        if each not in keys.table:
+            raise keys.fail(f"lacks {each}; give bandwidth and latency between sites, '10 Gb/s' and '30 ms'")
+    inside = devices // count
+    bytes_per_s, latency_s = (
+        keys.quantity("bandwidth", "bytes_per_s", None),
+        keys.quantity("latency", "s", None),
+    )
+    whole = network(str(keys.table["bandwidth"]), MOST_DEVICES)
+    assert bytes_per_s is not None
+    assert latency_s is not None
+    between = replace(
+        whole, name="between sites", bytes_per_s=bytes_per_s / inside, latency_s=latency_s, joins_sites=True
+    )
+    kept = tuple(each for each in links if each.domain_devices < inside)
+    reach = next(each for each in links if each.domain_devices >= inside)
+    return (*kept, replace(reach, domain_devices=inside), between)
+
+
+def _link(keys: Keys, position: int, devices: int) -> Link:
     torus = _torus(keys)
     joined = None if torus is None else math.prod(torus.shape)
     domain = MOST_DEVICES if keys.table.get("domain") == "all" else keys.count("domain", joined)
@@ -324,7 +263,7 @@ def _link(keys: _Keys, position: int, devices: int) -> Link:
     base = _base_link(keys, domain)
     bytes_per_s = keys.quantity("bandwidth", "bytes_per_s", base.bytes_per_s)
     latency_s = keys.quantity("latency", "s", base.latency_s)
-    share = _Range(low=0.01, high=2.0)
+    share = Range(low=0.01, high=2.0)
     return Link(
         name=keys.text("name", base.name if "link" in keys.table else f"link {position}"),
         domain_devices=domain,
@@ -332,14 +271,14 @@ def _link(keys: _Keys, position: int, devices: int) -> Link:
         latency_s=base.latency_s if latency_s is None else latency_s,
         gather_efficiency=keys.number("gather_efficiency", base.gather_efficiency, share),
         reduce_efficiency=keys.number("reduce_efficiency", base.reduce_efficiency, share),
-        oversubscription=keys.number("oversubscription", 1.0, _Range(low=1.0, high=1000.0)),
+        oversubscription=keys.number("oversubscription", 1.0, Range(low=1.0, high=1000.0)),
         reduces_in_network=keys.flag("in_network_reduction", base.reduces_in_network),
         message_s=base.message_s,
         torus=torus,
     )
 
 
-def _torus(keys: _Keys) -> Torus | None:
+def _torus(keys: Keys) -> Torus | None:
     """The grid of a link without switches: its sides, and which of them close to a ring (all by default)."""
     if "torus" not in keys.table:
         return None
@@ -357,7 +296,7 @@ def _is_side(given: object) -> bool:
     return isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MOST_DEVICES
 
 
-def _base_link(keys: _Keys, domain: int) -> Link:
+def _base_link(keys: Keys, domain: int) -> Link:
     if "link" in keys.table:
         try:
             return link(keys.text("link"), domain)
@@ -369,7 +308,7 @@ def _base_link(keys: _Keys, domain: int) -> Link:
     return network(str(keys.table["bandwidth"]), domain)
 
 
-def _host(top: _Keys, usual: Host) -> Host:
+def _host(top: Keys, usual: Host) -> Host:
     keys = top.inner("host", ("memory", "pcie", "cores"))
     return Host(
         memory_bytes=keys.quantity("memory", "bytes", usual.memory_bytes),
@@ -378,7 +317,7 @@ def _host(top: _Keys, usual: Host) -> Host:
     )
 
 
-def _pcie(keys: _Keys, usual: float | None) -> float | None:
+def _pcie(keys: Keys, usual: float | None) -> float | None:
     text = keys.optional_text("pcie")
     if text is None:
         return usual
@@ -388,7 +327,7 @@ def _pcie(keys: _Keys, usual: float | None) -> float | None:
         raise keys.fail(f"pcie: {error}") from None
 
 
-def _storage(top: _Keys) -> Storage:
+def _storage(top: Keys) -> Storage:
     keys = top.inner("storage", ("read", "write"))
     return Storage(
         read_bytes_per_s=keys.quantity("read", "bytes_per_s", None),
@@ -396,9 +335,9 @@ def _storage(top: _Keys) -> Storage:
     )
 
 
-def _site(top: _Keys, usual: Site) -> Site:
+def _site(top: Keys, usual: Site) -> Site:
     keys = top.inner("site", _SITE_KEYS)
-    ratio = _Range(low=1.0, high=5.0)
+    ratio = Range(low=1.0, high=5.0)
     country, carbon = keys.optional_text("country"), keys.quantity("carbon", CARBON, None)
     operator, price = keys.optional_text("operator"), _price(keys)
     try:
@@ -417,13 +356,13 @@ def _site(top: _Keys, usual: Site) -> Site:
     )
 
 
-def _price(keys: _Keys) -> Price | None:
+def _price(keys: Keys) -> Price | None:
     named = [key for key in ("price_date", "price_source") if key in keys.table]
     if "price_usd_per_device_hour" not in keys.table:
         if named:
             raise keys.fail(f"{named[0]} stands without price_usd_per_device_hour; add it or remove both")
         return None
-    usd = keys.number("price_usd_per_device_hour", 0.0, _Range(low=0.0, high=1e5))
+    usd = keys.number("price_usd_per_device_hour", 0.0, Range(low=0.0, high=1e5))
     if "price_date" not in keys.table:
         raise keys.fail("price_usd_per_device_hour has no price_date; add the day it was true, '2026-11-30'")
     return Price(
@@ -431,7 +370,7 @@ def _price(keys: _Keys) -> Price | None:
     )
 
 
-def _day(keys: _Keys) -> str:
+def _day(keys: Keys) -> str:
     given = keys.table["price_date"]
     try:
         day = (
@@ -440,9 +379,3 @@ def _day(keys: _Keys) -> str:
     except ValueError:
         raise keys.fail(f"price_date is {spoken(given, 60)}; write a day such as '2026-11-30'") from None
     return day.isoformat()[:10]
-
-
-def _mapping(given: object, keys: _Keys, key: str) -> Mapping[str, object]:
-    if not isinstance(given, Mapping):
-        raise keys.fail(f"{key} is {spoken(given, 60)}; it has to be a table with keys")
-    return given

@@ -90,7 +90,7 @@ class Link:
     `hidden_share` is how much of an all-reduce it saw vanish behind computation. `message_s` is what a host
     process needs for each message that a kernel sends, 0 where devices drive the network themselves.
     A `torus` (innermost level only) has cables instead of a switch: the bandwidth is that of all cables of a
-    device, the latency that of one hop.
+    device, the latency that of one hop. `joins_sites` says that its domains are sites far apart.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Link:
     lines: tuple[Line, ...] = ()
     hidden_share: float | None = None
     torus: Torus | None = None
+    joins_sites: bool = False
 
     @property
     def cable_bytes_per_s(self) -> float:

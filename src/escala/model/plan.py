@@ -91,6 +91,7 @@ class LocalWire(IntEnum):
     FP32 = 0
     BF16 = 1
     INT8 = 2
+    FP4 = 3
 
 
 class Precision(IntEnum):
@@ -121,7 +122,8 @@ class Plan:
     sharded over: dp x cp for plain sharding, less for HSDP, 1 for none. `ep` and `etp` divide experts
     inside dp x cp and tp. `micro_batches` is how many micro-batches each data parallel rank runs a step
     (gradient accumulation, or what fills the pipeline). With `local_steps` above 1 replicas train so many
-    steps alone before they agree (DiLoCo); their differences travel as `local_wire`.
+    steps alone before they agree (DiLoCo); their differences travel as `local_wire`, in `local_fragments`
+    parts that meet in turn, each while the replicas train on for `local_overlap_steps` (Streaming DiLoCo).
     """
 
     dp: int = 1
@@ -153,6 +155,8 @@ class Plan:
     fused_loss: bool = False
     local_steps: int = 1
     local_wire: LocalWire = LocalWire.FP32
+    local_fragments: int = 1
+    local_overlap_steps: int = 0
 
     @property
     def devices(self) -> int:
@@ -212,6 +216,8 @@ class Plans:
     fused_loss: I64
     local_steps: I64
     local_wire: I64
+    local_fragments: I64
+    local_overlap_steps: I64
     stage_split: I64
     splits: tuple[tuple[int, ...], ...] = field(default=())
 

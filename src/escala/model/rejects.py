@@ -53,6 +53,7 @@ class Reject(IntFlag):
     PRECISION = 1 << 19
     NOT_PLANNED = 1 << 20
     LOCAL_STEPS = 1 << 24
+    LOCAL_FRAGMENTS = 1 << 25
     SITE_POWER = 1 << 21
     MEMORY = 1 << 22
 
@@ -81,6 +82,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.PRECISION: "the device has no unit for this precision",
     Reject.NOT_PLANNED: "offload is described but not planned yet",
     Reject.LOCAL_STEPS: "local steps need replicas: zero 0 with cp 1, or HSDP, with all experts in each",
+    Reject.LOCAL_FRAGMENTS: "overlaps and fragments need more local steps, each fragment a layer",
     Reject.SITE_POWER: "the devices draw more than the site or rack allows",
     Reject.MEMORY: "does not fit in device memory",
 }
@@ -107,6 +109,7 @@ def _rules(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
         **_experts(problem, plans),
         **_pipeline(problem, plans),
         **_sharding(plans),
+        **_streams(problem, plans),
         **_abilities(problem, plans),
     }
 
@@ -213,6 +216,13 @@ def _sharding(plans: Plans) -> dict[Reject, Bool]:
     partial = (plans.zero > 0) & (plans.zero < 3) & (plans.shard != replicas)
     reshard = (plans.reshard == 1) & (plans.zero < 3)
     return {Reject.SHARD: uneven | unsharded | partial | reshard, Reject.LOCAL_STEPS: _unlocal(plans)}
+
+
+def _streams(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
+    """Fragments that could not meet in turn: more than local steps or layers, or an overlap as long."""
+    most = np.minimum(plans.local_steps, max(problem.workload.network.layers, 1))
+    early = (plans.local_overlap_steps > 0) & (plans.local_overlap_steps >= plans.local_steps)
+    return {Reject.LOCAL_FRAGMENTS: (plans.local_fragments > most) | early}
 
 
 def _unlocal(plans: Plans) -> Bool:

@@ -1,5 +1,6 @@
 """Seconds that data parallelism adds: gathers of sharded weights, reductions of gradients, what hides."""
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -13,8 +14,13 @@ from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 
-INT8_BYTES: Final = 1.0 + 4.0 / 1024
-"""A difference in int8, and its part of a scale in fp32."""
+SCALE_BYTES: Final = 4.0 / 1024
+"""A difference's part of the scale in fp32 that goes with each 1,024 in int8 and fp4."""
+INT8_BYTES: Final = 1.0 + SCALE_BYTES
+"""A difference in int8, and its part of a scale."""
+WIRE_BYTES: Final = {LocalWire.FP32: 4.0, LocalWire.BF16: 2.0, LocalWire.INT8: 1.0, LocalWire.FP4: 0.5}
+NARROW: Final = (LocalWire.INT8, LocalWire.FP4)
+"""Formats whose sums do not fit: differences are gathered from all."""
 OUTER_PASS_BYTES: Final = 4.0 * 14
 """Of each weight in fp32: difference (3 numbers), momentum (3), step (4), agreed weight (2), copy (2)."""
 
@@ -113,19 +119,54 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
 
 
 def agreement_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
-    """What agreeing after local steps adds to each: (exchange + passes over the weights) / local steps.
+    """What agreeing after local steps adds to each: (exposed exchanges + passes over weights) / local steps.
 
-    Differences of all held weights go as one message: fp32 and bf16 are all-reduced, int8 is gathered from
-    all with a scale for each 1,024. Nothing hides it. The passes are those of the outer Nesterov update.
-    Source: Douillard 2023 (DiLoCo), algorithm 1; `parallel.local_steps`.
+    Every fragment of the held weights goes as one message, which may take the seconds of the overlapped steps
+    (at most those until the next fragment goes) before anybody waits. The passes are those of the outer
+    Nesterov update.
+    Source: Douillard 2023 (DiLoCo), algorithm 1; Douillard 2025 (Streaming DiLoCo), sections 2.2 to 2.4;
+    `parallel.local_steps`.
     """
-    parts, link = rank.parts, rank.wires.replicas
-    held = parts.trained_dense / held_ranks(plans) + parts.trained_expert / expert_held_ranks(plans)
-    wide_s = link.reduce_s(np.where(plans.local_wire == LocalWire.FP32, 4.0, 2.0) * held)
-    narrow_s = link.gather_s(INT8_BYTES * held * link.ranks)
-    sent_s = np.where(plans.local_wire == LocalWire.INT8, narrow_s, wide_s)
+    held = locally_held(plans, rank)
+    between = np.minimum(plans.local_overlap_steps, plans.local_steps / plans.local_fragments)
+    hidden_s = between * (rank.forward_s + rank.backward_s) * plans.micro_batches
+    late_s = np.maximum(
+        difference_s(plans, rank.wires.replicas, held / plans.local_fragments) - hidden_s, 0.0
+    )
     passes_s = pass_s(problem, OUTER_PASS_BYTES * held)
-    return np.asarray((sent_s + passes_s) / plans.local_steps, np.float64)
+    return np.asarray((plans.local_fragments * late_s + passes_s) / plans.local_steps, np.float64)
+
+
+def locally_held(plans: Plans, rank: Rank) -> F64:
+    """Weights whose differences one rank tells: all that it trains / ranks of a shard group."""
+    dense = rank.parts.trained_dense / held_ranks(plans)
+    return np.asarray(dense + rank.parts.trained_expert / expert_held_ranks(plans), np.float64)
+
+
+def difference_s(plans: Plans, link: Wire, weights: F64) -> F64:
+    """Exchange of so many differences: fp32 and bf16 are all-reduced, int8 and fp4 gathered from all.
+
+    The narrow ones take a scale in fp32 for each 1,024.
+    """
+    width = np.array([WIRE_BYTES[each] for each in LocalWire])[plans.local_wire]
+    wide_s = link.reduce_s(width * weights)
+    narrow_s = link.gather_s((width + SCALE_BYTES) * weights * link.ranks)
+    return np.where(np.isin(plans.local_wire, NARROW), narrow_s, wide_s)
+
+
+def crossover_bytes_per_s(
+    plain_bytes: float, local_bytes: float, local_steps: float, hidden_s: float, passes_s: float
+) -> float:
+    """Link speed below which local steps pay: (plain - local / steps) / (hidden + passes / steps), in bytes.
+
+    Plain replicas expose plain / speed - hidden seconds in each step, local ones (local / speed + passes) /
+    steps; both are what one rank sends. Infinite where nothing hides and there are no passes; 0 where local
+    steps send more. Source: algebra, see `gradient_sync_s` and `agreement_s`.
+    """
+    less_bytes, more_s = plain_bytes - local_bytes / local_steps, hidden_s + passes_s / local_steps
+    if less_bytes <= 0:
+        return 0.0
+    return less_bytes / more_s if more_s else math.inf
 
 
 def last_bucket_s(problem: Problem, plans: Plans, rank: Rank) -> F64:

@@ -27,9 +27,13 @@ STATE_COLUMNS: Final = (
     "precision",
     "offload_optimizer",
     "local_steps",
+    "local_fragments",
+    "local_overlap_steps",
 )
 AGREED_BYTES: Final = 8.0
 """Of each weight that a replica with local steps holds: the agreed weight and the outer momentum, in fp32."""
+TRAVELLING_BYTES: Final = 4.0
+"""Of each weight of the fragment that travels while the replicas train on: its difference in fp32."""
 
 
 def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> tuple[F64, F64]:
@@ -66,7 +70,7 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
     state_bytes += optimizer.moments * optimizer.state_bytes
     offloaded = plans.offload_optimizer[pairs.row] != Offload.NONE
     state = state_bytes * per_rank(plans, pairs, *trained, 1)
-    state = state + AGREED_BYTES * (plans.local_steps > 1)[pairs.row] * per_rank(plans, pairs, *trained, 3)
+    state = state + agreed_bytes(plans)[pairs.row] * per_rank(plans, pairs, *trained, 3)
     cached = (autocasts(problem, plans) & (plans.zero < 3))[pairs.row]
     autocast = 2.0 * cached * (whole_dense + parts.expert)
     return {
@@ -74,6 +78,12 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
         "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
         "optimizer_bytes": np.where(offloaded, 0.0, state),
     }
+
+
+def agreed_bytes(plans: Plans) -> F64:
+    """Of each held weight with local steps: agreed weight and outer momentum, and what travels meanwhile."""
+    travelling = TRAVELLING_BYTES / plans.local_fragments * (plans.local_overlap_steps > 0)
+    return np.where(plans.local_steps > 1, AGREED_BYTES + travelling, 0.0)
 
 
 def weight_bytes(problem: Problem) -> tuple[float, float]:

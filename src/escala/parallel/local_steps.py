@@ -5,7 +5,7 @@ Source: Douillard 2023 (DiLoCo); Douillard 2025 (Streaming DiLoCo) for fragments
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -14,7 +14,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from escala.errors import InvalidInput
-from escala.model.plan import LocalWire
+from escala.model.plan import LocalWire, Plan
 from escala.parallel.mesh import REPLICATE, Mesh
 from escala.parallel.outer import Outer
 
@@ -32,6 +32,20 @@ class Fragment:
     momenta: list[torch.Tensor] = field(default_factory=list)
 
 
+def planned(plan: Plan, outer: Outer) -> Outer:
+    """The outer optimizer with the fragments of the plan; what no replica can run yet is refused."""
+    if plan.local_overlap_steps or plan.local_wire is LocalWire.FP4:
+        raise InvalidInput(
+            "meetings that travel while replicas train on, and differences in fp4, are planned but not run;"
+            " set local_overlap_steps to 0 and local_wire to fp32, bf16 or int8"
+        )
+    if 1 not in (plan.local_fragments, outer.fragments) and plan.local_fragments != outer.fragments:
+        raise InvalidInput(
+            f"the plan has {plan.local_fragments} fragments, not {outer.fragments}; leave --fragments out"
+        )
+    return replace(outer, fragments=max(plan.local_fragments, outer.fragments))
+
+
 class LocalSteps:
     """Lets replicas meet: call it after every inner step with the number of steps done.
 
@@ -40,6 +54,7 @@ class LocalSteps:
 
     def __init__(self, chunks: Sequence[nn.Module], mesh: Mesh, outer: Outer) -> None:
         steps = mesh.plan.local_steps
+        outer = planned(mesh.plan, outer)
         if not 1 <= outer.fragments <= steps:
             raise InvalidInput(
                 f"{outer.fragments} fragments cannot meet in turn in {steps} local steps; choose 1 to {steps}"

@@ -31,6 +31,7 @@ POINTS: Final = {
     "compile": 1,
     "fused-loss": 1,
     "local-steps": 3,
+    "streamed": 1,
 }
 
 
@@ -57,6 +58,7 @@ def complexity(plans: Plans) -> I64:
         "compile": plans.compile != Compile.OFF,
         "fused-loss": plans.fused_loss == 1,
         "local-steps": plans.local_steps > 1,
+        "streamed": (plans.local_fragments > 1) | (plans.local_overlap_steps > 0),
     }
     total = np.zeros(len(plans), np.int64)
     for name, used in uses.items():
@@ -152,8 +154,12 @@ def _schedule(plan: Plan) -> str:
     return names.get(plan.schedule, "") + ("" if plan.split == Split.EVEN else f", {plan.split.name.lower()}")
 
 
-def _wire(plan: Plan) -> str:
-    return "" if plan.local_wire is LocalWire.FP32 else f" ({plan.local_wire.name.lower()})"
+def _local(plan: Plan) -> str:
+    """'500 local steps (int8, 8 fragments, 2 overlapped)'."""
+    kinds = [] if plan.local_wire is LocalWire.FP32 else [plan.local_wire.name.lower()]
+    kinds += [f"{plan.local_fragments} fragments"] if plan.local_fragments > 1 else []
+    kinds += [f"{plan.local_overlap_steps} overlapped"] if plan.local_overlap_steps else []
+    return f"{plan.local_steps} local steps" + (f" ({', '.join(kinds)})" if kinds else "")
 
 
 def _extras(plan: Plan) -> list[str]:
@@ -164,6 +170,6 @@ def _extras(plan: Plan) -> list[str]:
         extras.append(f"{plan.recompute.name.lower()} recompute")
     extras += ["compile"] if plan.compile is not Compile.OFF else []
     extras += ["fused loss"] if plan.fused_loss else []
-    extras += [f"{plan.local_steps} local steps{_wire(plan)}"] if plan.local_steps > 1 else []
+    extras += [_local(plan)] if plan.local_steps > 1 else []
     extras += [f"order {plan.placement}"] if plan.placement != "tp-cp-dp-pp" else []
     return extras

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from escala.model.network import Attention, Experts, FeedForward, StackRole
 from escala.model.plan import (
@@ -32,6 +32,8 @@ MAX_TOKENS: Final = 131_072
 MAX_SAMPLES: Final = 1024
 MIN_CONTEXT_TOKENS: Final = 1024
 PROCESSOR: Final = "cpu"
+LOCAL: Final = ("local_steps", "local_wire", "local_fragments", "local_overlap_steps")
+"""How replicas train alone: fields of which the search takes one value for all plans."""
 Pipelines: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
@@ -49,12 +51,9 @@ class SpaceLimits:
     @property
     def plain(self) -> Plan:
         """What all plans have in common: the precision, and local steps where they are asked for."""
-        steps, wire = (self.fixed.get(name, ())[:1] for name in ("local_steps", "local_wire"))
-        return Plan(
-            precision=self.precision,
-            local_steps=steps[0] if steps else 1,
-            local_wire=LocalWire(wire[0]) if wire else LocalWire.FP32,
-        )
+        chosen: dict[str, Any] = {name: self.fixed[name][0] for name in LOCAL if name in self.fixed}
+        wire = LocalWire(chosen.pop("local_wire", LocalWire.FP32))
+        return replace(Plan(precision=self.precision, local_wire=wire), **chosen)
 
     def keep(self, name: str, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a field that stay."""

@@ -229,6 +229,28 @@ class CalibrationView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SitesView:
+    """Gradients in every step against `local_steps` alone, over the link between sites.
+
+    `bytes_per_s` is what a site sends, `crossover_bytes_per_s` that below which local steps gain more than
+    the tolerance: None with `pays_always`, 0 where they never do. From `least_local_steps` on agreeing costs
+    at most 5 % of a step.
+    """
+
+    link: str
+    bytes_per_s: float
+    latency_s: float
+    plain_step_s: float
+    local_plan: dict[str, Any]
+    local_plan_title: str
+    local_steps: int
+    local_step_s: float
+    crossover_bytes_per_s: float | None
+    pays_always: bool
+    least_local_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The document of `escala plan --json`; `recommended` is an index of `plans`, from 0.
 
@@ -264,3 +286,4 @@ class Answer:
     doubt: str
     advice: tuple[RemedyView, ...]
     scaling: ScalingView | None
+    sites: SitesView | None = None

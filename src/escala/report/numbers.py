@@ -102,6 +102,11 @@ def flop_rate(value_flop_per_s: float) -> str:
     return show_si(value_flop_per_s, "FLOP/s")
 
 
+def bit_rate(value_bytes_per_s: float) -> str:
+    """A bandwidth as networks are sold, in bits: '10 Gb/s'."""
+    return show_si(8 * value_bytes_per_s, "b/s")
+
+
 def bar(share: float, width: int = 8) -> str:
     """A bar of `width` cells; a share above 1 fills it, above 0 shows at least one cell."""
     filled = min(width, max(1 if share > 0 else 0, round(share * width)))

@@ -9,6 +9,7 @@ from escala.catalog.loader import shown
 from escala.errors import InvalidInput, spoken, unknown
 from escala.model.plan import CHOICES, FLAGS, PLACEMENTS, Plan
 from escala.planning.search import Objective
+from escala.planning.space import LOCAL
 
 FIXABLE: Final = (
     "dp",
@@ -30,13 +31,10 @@ FIXABLE: Final = (
     "recompute",
     "compile",
     "fused_loss",
-    "local_steps",
-    "local_wire",
+    *LOCAL,
 )
-ALONE: Final = ("local_steps", "local_wire")
-"""Fields of which the search takes one value for all plans."""
 """Fields that the search chooses, and that a person may narrow."""
-_FROM_ZERO: Final = ("zero", "recompute_layers", "stage_layers")
+_FROM_ZERO: Final = ("zero", "recompute_layers", "stage_layers", "local_overlap_steps")
 MOST: Final = 1_000_000_000
 MOST_FIXED: Final = 1_000_000
 _SHORT: Final = {"one-f-one-b": "1f1b"}
@@ -125,7 +123,7 @@ def code_of(name: str, given: object) -> int:
         return _flag(name, text)
     if name == "placement":
         return _among(name, text, {place: code for code, place in enumerate(PLACEMENTS)})
-    least, most = (0, 3) if name == "zero" else (1, MOST_FIXED)
+    least, most = 0 if name in _FROM_ZERO else 1, 3 if name == "zero" else MOST_FIXED
     if not text.isdecimal() or not text.isascii() or not least <= int(text[:20]) <= most:
         raise InvalidInput(
             f"{name}={shown(text)} is not allowed; give a whole number from {least} to {most:,}"
@@ -146,7 +144,8 @@ def allowed_values(name: str) -> str:
         return "true, false"
     if name == "placement":
         return f"an order of the axes from the inside out, such as {PLACEMENTS[0]}"
-    return "0, 1, 2, 3" if name == "zero" else "whole numbers from 1"
+    least = 0 if name in _FROM_ZERO else 1
+    return "0, 1, 2, 3" if name == "zero" else f"whole numbers from {least}"
 
 
 def text_of(name: str, code: int) -> str:
@@ -184,7 +183,7 @@ def narrowed(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
                 raise _unfixable(key, text)
             name = key
             fixed[key] = (*fixed.get(key, ()), code_of(key, value))
-    for key in ALONE:
+    for key in LOCAL:
         if len(fixed.get(key, ())) > 1:
             raise InvalidInput(f"--fix {key} takes one value for all plans; ask for the others apart")
     return fixed

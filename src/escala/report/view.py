@@ -1,6 +1,7 @@
 """Builds the answer to `plan` from a search: the ranking, the techniques, the remedies, the curve."""
 
 from dataclasses import dataclass
+from math import isfinite
 
 from escala import __version__
 from escala.model.flops import convention
@@ -10,6 +11,7 @@ from escala.planning.defaults import Assumed
 from escala.planning.scaling import WORTH, Curve, ScalePoint
 from escala.planning.search import TOLERANCE, Found
 from escala.planning.simplicity import describe
+from escala.planning.sites import between
 from escala.planning.space import SpaceLimits
 from escala.planning.ties import tied_with_first
 from escala.planning.why import FamilyAnswer, families
@@ -23,6 +25,7 @@ from escala.report.answer import (
     RemedyView,
     ScalePointView,
     ScalingView,
+    SitesView,
 )
 from escala.report.plan_view import plan_view, terms
 from escala.report.planwords import plan_keys, text_of
@@ -80,6 +83,28 @@ def answer(asked: Asked) -> Answer:
         doubt=doubt(problem, found.ranking, found.recommended),
         advice=remedy_views(asked),
         scaling=None if asked.curve is None else scaling_view(problem, asked.curve),
+        sites=sites_view(asked),
+    )
+
+
+def sites_view(asked: Asked) -> SitesView | None:
+    """What local steps would gain over the link between sites; None where there are none."""
+    found = between(asked.problem, asked.limits, asked.found)
+    if found is None:
+        return None
+    is_finite = isfinite(found.crossover_bytes_per_s)
+    return SitesView(
+        link=found.link.name,
+        bytes_per_s=found.bytes_per_s,
+        latency_s=found.link.latency_s,
+        plain_step_s=found.plain_step_s,
+        local_plan=plan_keys(found.local),
+        local_plan_title=describe(found.local),
+        local_steps=found.local.local_steps,
+        local_step_s=found.local_step_s,
+        crossover_bytes_per_s=found.crossover_bytes_per_s if is_finite else None,
+        pays_always=not is_finite,
+        least_local_steps=found.least_steps,
     )
 
 
