@@ -32,6 +32,8 @@ OURS = (
     "how-to",
     "index.md",
     "accuracy.md",
+    "figures.md",
+    "bibliography.md",
     "targets/index.md",
     "reference/rules.md",
     "../README.md",
