@@ -34,8 +34,8 @@ COUNTS = words(
     """
     batches buckets cables channels choices clients configurations cores count counts devices experts
     fragments groups heads hops hours inputs keys layers levels messages moments nodes norms outputs
-    parameters patches pixels positions queries ranks rounds rows samples sharers splits stages steps
-    tensors types
+    parameters patches pixels positions predictions queries ranks rounds rows samples sharers splits
+    stages steps taps tensors types
     """
 )
 EXTENTS = words(
@@ -43,7 +43,7 @@ EXTENTS = words(
 )
 
 # Classes in which every number counts the same thing, said once in the class: launches, parameters, pairs.
-COUNTING = words("Launches Parameters Shards Slots")
+COUNTING = words("Launches MixerParameters Parameters Passes Products Shards Slots")
 
 # The degrees, switches, choices and verdicts of a plan, whole names; in columns a choice is a code.
 PLAN = words(

@@ -198,8 +198,6 @@ def test_sliding_keys_are_the_exact_mean_of_what_the_window_leaves(length, windo
     ("changes", "keys"),
     [
         ({"is_causal": False}, 1024),
-        ({"kind": AttentionKind.LINEAR, "state_dim": 128}, 128),
-        ({"kind": AttentionKind.LINEAR}, 64),
         ({"kind": AttentionKind.SPARSE, "top_tokens": 256, "is_causal": False}, 256),
     ],
 )

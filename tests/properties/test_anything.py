@@ -25,7 +25,9 @@ from escala.model.network import (
     FeedForward,
     Head,
     Linear,
+    Mixer,
     Network,
+    Scan,
     Stack,
     StackRole,
 )
@@ -73,13 +75,36 @@ def attentions(draw) -> Attention:
         value_head_dim=draw(DIM),
         is_causal=draw(st.booleans()),
         window_tokens=draw(st.sampled_from([None, 1, 128, 4096])),
-        state_dim=draw(st.sampled_from([None, 64])),
+        gate_dim=draw(st.sampled_from([0, 1, dim])),
+        index_heads=draw(st.sampled_from([0, 4])),
+        index_dim=32,
         top_tokens=draw(st.sampled_from([None, 256])),
         query_rank=draw(st.sampled_from([0, 384])) if is_latent else 0,
         kv_rank=128 if is_latent else 0,
         rope_head_dim=min(16, dim) if is_latent else 0,
         has_qkv_bias=draw(st.booleans()),
         has_qk_norm=draw(st.booleans()),
+    )
+
+
+@st.composite
+def mixers(draw) -> Mixer:
+    scan = draw(st.sampled_from(Scan))
+    heads = draw(HEADS)
+    groups = draw(st.sampled_from([d for d in range(1, heads + 1) if heads % d == 0]))
+    rank = draw(st.sampled_from([0, 16]))
+    return Mixer(
+        scan=scan,
+        heads=heads,
+        key_heads=1 if scan is Scan.SELECTIVE else groups if scan is Scan.STATE_SPACE else heads,
+        key_dim=draw(DIM),
+        value_dim=1 if scan is Scan.SELECTIVE else draw(DIM),
+        taps=draw(st.sampled_from([0, 4])),
+        chunk_tokens=draw(st.sampled_from([64, 256])),
+        gate_rank=rank,
+        decay_rank=rank or 16 * (scan is Scan.SELECTIVE),
+        norm_dim=draw(st.sampled_from([0, 64])),
+        has_bias=draw(st.booleans()),
     )
 
 
@@ -93,6 +118,7 @@ EXPERTS = st.builds(
     width=st.sampled_from([64, 768]),
     is_gated=st.booleans(),
     shared_width=st.sampled_from([0, 512]),
+    latent_dim=st.sampled_from([0, 32]),
     capacity_factor=st.sampled_from([None, 1.25]),
 )
 CONVOLUTIONS = st.builds(
@@ -109,7 +135,11 @@ LINEARS = st.builds(Linear, inputs=st.just(256), outputs=st.sampled_from([1, 256
 @st.composite
 def stacks(draw, role: StackRole) -> Stack:
     is_image = role is StackRole.CONVOLUTION
-    parts = st.one_of(CONVOLUTIONS, LINEARS) if is_image else st.one_of(attentions(), FEED_FORWARDS, EXPERTS)
+    parts = (
+        st.one_of(CONVOLUTIONS, LINEARS)
+        if is_image
+        else st.one_of(attentions(), mixers(), FEED_FORWARDS, EXPERTS)
+    )
     blocks = draw(
         st.lists(
             st.builds(

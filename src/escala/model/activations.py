@@ -13,6 +13,7 @@ from escala.model.columns import F64, Bool
 from escala.model.efficiency import kernel_of
 from escala.model.engine import AttentionKernel, Autocast, EngineMemory, SelectiveKind
 from escala.model.matmuls import Shape
+from escala.model.mixers import mixer_kept_bytes
 from escala.model.network import (
     Attention,
     AttentionKind,
@@ -21,6 +22,7 @@ from escala.model.network import (
     Experts,
     FeedForward,
     Linear,
+    Mixer,
     Stack,
 )
 from escala.model.plan import Compile, Plans, Precision
@@ -162,16 +164,25 @@ def _inputs(block: Block, stack: Stack, shape: Shape) -> F64:
     """Elements of the inputs of all linear maps of a layer, which a graph that lives on holds once more."""
     widths = np.zeros_like(shape.tokens)
     for part in block.parts:
-        if isinstance(part, (Attention, FeedForward)):
-            wide = part.heads * part.value_head_dim if isinstance(part, Attention) else part.width
+        if isinstance(part, (Attention, Mixer, FeedForward)):
+            wide = _out_width(part)
             widths = widths + stack.hidden * shape.split_tokens + wide * shape.tokens / shape.tp
     return widths
 
 
+def _out_width(part: Attention | Mixer | FeedForward) -> int:
+    """Width of the input of the last map of a part."""
+    if isinstance(part, Attention):
+        return part.heads * part.value_head_dim
+    return part.values if isinstance(part, Mixer) else part.width
+
+
 def _input_bytes(problem: Problem, part: object, cast: Bool) -> F64:
     """Bytes per hidden element kept as the input of the first linear maps; autocast casts it for each map."""
-    if drops_inputs(problem) or not isinstance(part, (Attention, FeedForward, Experts)):
+    if drops_inputs(problem) or not isinstance(part, (Attention, Mixer, FeedForward, Experts)):
         return np.zeros(len(cast))
+    if isinstance(part, Mixer):
+        return np.full(len(cast), 2.0)  # one map, or maps of one cast input
     each = 6.0 if isinstance(part, Attention) else 4.0 if part.is_gated else 2.0
     return np.where(cast, each, 2.0)
 
@@ -180,6 +191,8 @@ def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shap
     memory, frozen = problem.engine.memory, drops_inputs(problem)
     if isinstance(part, Attention):
         return attention_bytes(problem, part, shape)
+    if isinstance(part, Mixer):
+        return mixer_kept_bytes(part) * shape.tokens / shape.tp
     if isinstance(part, FeedForward):
         return 2.0 * _tensors(memory, plans, part.is_gated, frozen) * part.width * shape.tokens / shape.tp
     if isinstance(part, Experts):
@@ -198,6 +211,8 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     Flash: 2 q + 2 (k + v) + 2 out + 4 heads. An unfused kernel keeps `score_bytes` per score element and
     expands keys and values to all heads where the engine does so. Latent attention adds its low ranks, a
     pinned fused output 2 q + 2 (k + v); where heads share keys, the engine repeats them for all instead.
+    An output gate adds itself and the gated output, selected keys their indices (4 bytes each) and, latent,
+    queries and outputs of the low rank in place of keys and values of all heads.
     """
     memory, tokens = problem.engine.memory, shape.tokens / shape.tp
     query = part.heads * part.head_dim
@@ -210,16 +225,30 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
         else 0.0
     )
     extra = (low if part.kv_rank else 0.0) + normed * tokens
+    if part.gate_dim:
+        extra = extra + 2.0 * (part.heads * part.gate_dim + out) * tokens
+    if part.kind is AttentionKind.SPARSE and is_flash(problem):
+        indices = 4.0 * (part.top_tokens or 0) * shape.tokens
+        return tokens * _selected_bytes(part, query, out) + extra + indices
     if memory.pins_fused_qkv and part.heads == part.kv_heads:
         extra = extra + 2.0 * (query + key_value) * tokens
     elif memory.pins_fused_qkv:
         key_value = part.heads * (part.head_dim + part.value_head_dim)
-    if is_flash(problem, part):
+    if is_flash(problem):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
     expanded = part.heads * (part.head_dim + part.value_head_dim) if memory.expands_kv else key_value
     window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
     scores = score_bytes(problem) * part.heads * window
     return tokens * (2.0 * query + 2.0 * expanded + 2.0 * out + scores) + extra
+
+
+def _selected_bytes(part: Attention, query: int, out: int) -> float:
+    """Bytes a token of attention to selected keys: 2 q + 2 (k + v) + 2 out + 4 heads, or in the low rank."""
+    if not part.kv_rank:
+        key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
+        return 2.0 * (query + key_value + out) + 4.0 * part.heads
+    low = part.heads * (2 * part.kv_rank + part.rope_head_dim)
+    return 2.0 * (query + low + out) + 4.0 * part.heads
 
 
 def score_bytes(problem: Problem) -> float:
@@ -231,10 +260,9 @@ def score_bytes(problem: Problem) -> float:
     return min(5.0, problem.engine.memory.score_bytes) if fused else problem.engine.memory.score_bytes
 
 
-def is_flash(problem: Problem, part: Attention) -> bool:
-    """True when the scores of this attention are never stored: flash kernels and linear attention."""
-    kernel = kernel_of(problem)
-    return kernel in (AttentionKernel.FLASH2, AttentionKernel.FLASH3) or part.kind is AttentionKind.LINEAR
+def is_flash(problem: Problem) -> bool:
+    """True when the scores of this attention are never stored: flash kernels."""
+    return kernel_of(problem) in (AttentionKernel.FLASH2, AttentionKernel.FLASH3)
 
 
 def _tensors(memory: EngineMemory, plans: Plans, is_gated: bool, frozen: bool) -> F64:
@@ -255,9 +283,11 @@ def _experts(
     """
     routed = shape.tokens * part.top_k * shape.etp / shape.tp
     tensors = _tensors(memory, plans, part.is_gated, frozen)
-    inner = routed * (memory.routed_bytes * hidden + 2.0 * tensors * part.width / shape.etp + 28.0)
+    inside = part.latent_dim or hidden
+    inner = routed * (memory.routed_bytes * inside + 2.0 * tensors * part.width / shape.etp + 28.0)
     shared = 2.0 * tensors * part.shared_width * shape.tokens / shape.tp
-    return inner + shared + shape.split_tokens * (4.0 * part.experts + 16.0)
+    latent = 2.0 * 2.0 * part.latent_dim * shape.split_tokens
+    return inner + shared + latent + shape.split_tokens * (4.0 * part.experts + 16.0)
 
 
 def _selective(problem: Problem, stack: Stack, block: Block, shape: Shape, whole: F64, wide: F64) -> F64:
@@ -270,7 +300,7 @@ def _selective(problem: Problem, stack: Stack, block: Block, shape: Shape, whole
 def _score_bytes(problem: Problem, block: Block, shape: Shape) -> F64:
     total = np.zeros_like(shape.tokens)
     for part in block.parts:
-        if isinstance(part, Attention) and not is_flash(problem, part):
+        if isinstance(part, Attention) and not is_flash(problem):
             window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
             elements = part.heads * window * shape.tokens / shape.tp
             total = total + score_bytes(problem) * elements
@@ -290,11 +320,13 @@ def _operator_bytes(problem: Problem, stack: Stack, block: Block, shape: Shape) 
         if isinstance(part, Attention):
             widths = part.heads * (part.head_dim + part.value_head_dim) + part.kv_heads * part.value_head_dim
             total = total + 2.0 * tokens * widths
+        elif isinstance(part, Mixer):
+            total = total + tokens * mixer_kept_bytes(part)
         elif isinstance(part, FeedForward):
             total = total + 2.0 * tokens * part.width
         elif isinstance(part, Experts):
             routed = shape.tokens * part.top_k * shape.etp / shape.tp
-            total = total + 2.0 * routed * (part.width / shape.etp + stack.hidden)
+            total = total + 2.0 * routed * (part.width / shape.etp + (part.latent_dim or stack.hidden))
             total = total + 2.0 * tokens * part.shared_width
     return np.asarray(total, np.float64)
 

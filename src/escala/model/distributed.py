@@ -12,7 +12,7 @@ import numpy as np
 
 from escala.model.columns import F64
 from escala.model.engine import DistributedTensors
-from escala.model.network import Attention, Block, FeedForward, Linear, Network
+from escala.model.network import Attention, Block, FeedForward, Linear, Mixer, Network
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.shards import linear_maps
@@ -161,5 +161,5 @@ def norms(network: Network, layer_counts: F64) -> F64:
 
 def maps(block: Block) -> int:
     """Linear maps of a layer beside those of experts, which TP leaves whole."""
-    plain = (part for part in block.parts if isinstance(part, (Attention, FeedForward, Linear)))
+    plain = (part for part in block.parts if isinstance(part, (Attention, Mixer, FeedForward, Linear)))
     return sum(len(linear_maps(part, 0)) for part in plain)

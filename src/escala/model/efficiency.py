@@ -9,6 +9,7 @@ from escala.model.cluster import Accelerator
 from escala.model.columns import F64, I64, Bool, soft_maximum
 from escala.model.engine import AttentionKernel
 from escala.model.matmuls import Core, Matmul
+from escala.model.mixers import ScanWork
 from escala.model.operations import attention_s, worked_keys
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
@@ -106,6 +107,28 @@ def core_s(problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64) ->
         forward_s = core.flop * edge / (flop_per_s * share) * ramp * narrow
         return forward_s, forward_s * known.flash_backward_ratio
     return _score_s(problem, core, flop_per_s, element_bytes, kernel)
+
+
+def scan_s(problem: Problem, scan: ScanWork, flop_per_s: F64) -> tuple[F64, F64]:
+    """Scan of a recurrent mixer, forward and backward: soft maximum of its products and its memory passes.
+
+    Products of chunks run at the share of large products that batched ones reach; a selective scan works on
+    units of fp32 instead, three times as much backward. On a processor that was timed: the sum.
+    Shapes: (n,). Source: products and bytes counted from the kernels, see `mixers`.
+    """
+    known, chip = problem.assumptions, problem.accelerator
+    passes = pass_s(problem, scan.moved_bytes), pass_s(problem, scan.backward_bytes)
+    if chip.operations is not None:
+        speed = chip.operations.attention_flop_per_s
+        return scan.flop / speed + passes[0], scan.backward_flop / speed + passes[1]
+    vector_s = scan.vector_flop / chip.fp32_flop_per_s
+    product_flop_per_s = flop_per_s * known.batched_gemm_ratio
+    forward_s = np.maximum(scan.flop / product_flop_per_s, vector_s)
+    backward_s = np.maximum(scan.backward_flop / product_flop_per_s, 3.0 * vector_s)
+    return (
+        soft_maximum(forward_s, passes[0], known.gemm_norm),
+        soft_maximum(backward_s, passes[1], known.gemm_norm),
+    )
 
 
 def _narrow_ratio(known: Assumptions, core: Core) -> float:

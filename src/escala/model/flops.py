@@ -5,13 +5,14 @@ counted; forward once and backward twice; recompute counted in hardware FLOP onl
 Narayanan 2021 and of PaLM (Chowdhery 2022, appendix B), generalised to the network's own shapes.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from escala.model.cluster import Accelerator
 from escala.model.columns import F64
-from escala.model.matmuls import Core, Shape, layer_work
+from escala.model.matmuls import Core, LayerWork, Shape, layer_work
 from escala.model.network import Network
 from escala.model.plan import Plan, Plans, Precision, Recompute
 from escala.model.precision import recipe
@@ -23,19 +24,33 @@ CONVENTION: Final = "model FLOP: products and full attention, output layer count
 
 
 def forward_flop(network: Network, sequence_tokens: int) -> tuple[float, float, float]:
-    """Forward work of one sample: products of layers, attention, head; 2 * rows * inner * outer, unmasked."""
-    one = Plans.of(Plan())
+    """Forward work of one sample: products of layers, attention, head; 2 * rows * inner * outer, unmasked.
+
+    Scans of recurrent mixers count as attention, and so do the scores that select keys.
+    """
     products = attention = head = 0.0
-    for stack, block in kinds(network):
-        work = layer_work(block, stack, Shape.of(one, stack.tokens or sequence_tokens))
-        count = stack.count(stack.blocks.index(block))
+    for count, work in _layers(network, sequence_tokens):
         products += count * sum(float(m.flop[0]) for m in work.matmuls)
         attention += count * sum(_full(core) for core in work.cores)
+        attention += count * sum(float(scan.flop[0]) for scan in work.scans)
     for stack in network.stacks:
         if stack.head is not None:
             tokens = float(stack.tokens or sequence_tokens) if stack.head.is_per_token else 1.0
-            head += 2.0 * tokens * stack.hidden * stack.head.outputs
+            head += 2.0 * tokens * stack.hidden * stack.head.outputs * stack.head.predictions
     return products, attention, head
+
+
+def selection_flop(network: Network, sequence_tokens: int) -> float:
+    """Forward work of one sample that selects keys, which has no backward: scores of indexers, unmasked."""
+    every = _layers(network, sequence_tokens)
+    return sum(n * sum(_full(core) for core in work.cores if core.is_forward_only) for n, work in every)
+
+
+def _layers(network: Network, sequence_tokens: int) -> Iterator[tuple[int, LayerWork]]:
+    one = Plans.of(Plan())
+    for stack, block in kinds(network):
+        shape = Shape.of(one, stack.tokens or sequence_tokens)
+        yield stack.count(stack.blocks.index(block)), layer_work(block, stack, shape)
 
 
 def _full(core: Core) -> float:
@@ -44,10 +59,15 @@ def _full(core: Core) -> float:
 
 
 def work_by_kind(workload: Workload) -> dict[str, float]:
-    """Model FLOP of one step by the term that does them: 3 * forward, 2 * when weights are frozen."""
+    """Model FLOP of one step by the term that does them: 3 * forward, 2 * when weights are frozen.
+
+    What selects keys is done once.
+    """
     passes = (2.0 if workload.is_frozen else 3.0) * workload.global_batch
     products, attention, head = forward_flop(workload.network, workload.sequence_tokens)
-    return {"matmul_s": passes * products, "attention_s": passes * attention, "head_s": passes * head}
+    once = (passes - workload.global_batch) * selection_flop(workload.network, workload.sequence_tokens)
+    attended = passes * attention - once
+    return {"matmul_s": passes * products, "attention_s": attended, "head_s": passes * head}
 
 
 def model_flop(workload: Workload) -> float:

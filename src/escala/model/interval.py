@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, I64, Bool
-from escala.model.network import Attention, Convolution, Experts
+from escala.model.network import Attention, Convolution, Experts, Mixer
 from escala.model.own import OwnSpread
 from escala.model.plan import Plans
 from escala.model.problem import Problem
@@ -128,7 +128,7 @@ def _special(problem: Problem, plans: Plans) -> dict[Regime, Bool]:
     per_rank = plans.micro_batch * float(stack.tokens or tokens) * stack.hidden / (plans.tp * plans.cp)
     small = (per_rank < SMALL_TOKENS_HIDDEN) | (stack.hidden <= SMALL_HIDDEN)
     return {
-        Regime.SMALL: small & (Attention in parts),
+        Regime.SMALL: small & (Attention in parts or Mixer in parts),
         Regime.CONVOLUTION: every & (Convolution in parts),
         Regime.LONG: every & (tokens >= LONG_TOKENS),
         Regime.SLOW: every & _is_slow(problem),

@@ -16,10 +16,18 @@ from escala.model.convolutions import (
     convolutions,
 )
 from escala.model.distributed import layer_launches_s
-from escala.model.efficiency import core_s, fits_fused_softmax, kernel_of, linear_flop_per_s, matmul_s, pass_s
+from escala.model.efficiency import (
+    core_s,
+    fits_fused_softmax,
+    kernel_of,
+    linear_flop_per_s,
+    matmul_s,
+    pass_s,
+    scan_s,
+)
 from escala.model.engine import AttentionKernel, SelectiveKind
 from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
-from escala.model.network import Attention, Block, Experts, FeedForward, Stack
+from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Stack
 from escala.model.operations import LAYER_LAUNCHES, RMS_NORM_PASSES
 from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
@@ -96,7 +104,7 @@ def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compu
         attention_forward_s=core.forward_s,
         attention_backward_s=core.backward_s,
         elementwise_s=elementwise_s(problem, plans, stack, block, shape),
-        routing_s=routing_s(problem, plans, stack, block, work),
+        routing_s=routing_s(problem, plans, block, work),
         floor_s=dispatch_s(problem, plans, block, work.cores),
         distributed_s=layer_launches_s(problem, plans, block),
     )
@@ -114,7 +122,7 @@ def layer_time(
     shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
     tensor = tensor_parallel_s(problem, plans, stack, block, shape, wires.tensor)
     context = context_parallel_s(problem, plans, block, shape, wires.context)
-    expert = expert_parallel_s(problem, plans, stack, layer_work(block, stack, shape), wires.expert)
+    expert = expert_parallel_s(problem, plans, layer_work(block, stack, shape), wires.expert)
     passes_forward_s = own.elementwise_s / 2 + own.routing_s / 3
     passes_backward_s = own.elementwise_s / 2 + own.routing_s * 2 / 3
     device_forward_s = own.matmul_forward_s + own.attention_forward_s + passes_forward_s
@@ -202,9 +210,22 @@ def _launch_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
     if experts:
         time = problem.engine.time
         return time.moe_dispatch_ratio + time.expert_dispatch_ratio * sum(experts) / plans.ep
-    has_attention = any(isinstance(part, Attention) for part in block.parts)
+    if layer_share(block):
+        return np.full(len(plans), layer_share(block))
     few = problem.assumptions.convolution_dispatch_ratio * max(len(convolutions(block)), 1)
-    return np.full(len(plans), 1.0 if has_attention else few)
+    return np.full(len(plans), few)
+
+
+def layer_share(block: Block) -> float:
+    """How much of a transformer layer this is: half for a part alone, half for each part beside a mixer.
+
+    0 without attention and mixer, unless a feed-forward stands alone; 1 for other layers with attention.
+    """
+    main = [part for part in block.parts if isinstance(part, (Attention, Mixer, FeedForward, Experts))]
+    has_mixer = any(isinstance(part, Mixer) for part in main)
+    if (len(block.parts) == 1 and main) or has_mixer:
+        return len(main) / 2.0
+    return 1.0 if any(isinstance(part, Attention) for part in main) else 0.0
 
 
 def matmul_backward_ratio(problem: Problem) -> float:
@@ -218,6 +239,10 @@ def _attention(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
     forward_s = backward_s = np.zeros(len(plans))
     for core in work.cores:
         there_s, back_s = core_s(problem, core, speed, width)
+        forward_s = forward_s + there_s
+        backward_s = backward_s + (0.0 if core.is_forward_only else back_s)
+    for scan in work.scans:
+        there_s, back_s = scan_s(problem, scan, speed)
         forward_s, backward_s = forward_s + there_s, backward_s + back_s
     return Sides(forward_s=forward_s, backward_s=backward_s)
 
@@ -237,7 +262,7 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
     width_bytes = compute_bytes(plans.precision)
     compiled = np.where(plans.compile != Compile.OFF, time.compiled_passes_ratio, 1.0)
     casts = np.array([recipe.cast_passes for recipe in RECIPES])[plans.precision]
-    passes = time.elementwise_passes * compiled + casts
+    passes = time.elementwise_passes * compiled * (layer_share(block) or 1.0) + casts
     inner = _inner_width(block, stack) / stack.hidden / 4.0
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
     transformer_bytes = passes * rows * stack.hidden * width_bytes
@@ -277,7 +302,7 @@ def _inner_width(block: Block, stack: Stack) -> float:
     return width or float(stack.hidden)
 
 
-def routing_s(problem: Problem, plans: Plans, stack: Stack, block: Block, work: LayerWork) -> F64:
+def routing_s(problem: Problem, plans: Plans, block: Block, work: LayerWork) -> F64:
     """Router, permutation and combination: passes over routed tokens * hidden * 2 bytes, more with biases.
 
     On a processor that was timed tokens move in their own format. Biases of experts are added outside the
@@ -290,7 +315,7 @@ def routing_s(problem: Problem, plans: Plans, stack: Stack, block: Block, work: 
     has_bias = any(isinstance(part, Experts) and part.has_bias for part in block.parts)
     width_bytes = 2.0 if problem.accelerator.operations is None else compute_bytes(plans.precision)
     row_bytes = known.routing_passes * width_bytes + known.expert_bias_bytes * has_bias
-    return pass_s(problem, row_bytes * work.routed_tokens * stack.hidden)
+    return pass_s(problem, row_bytes * work.routed_tokens * work.routed_width)
 
 
 def recompute_s(problem: Problem, own: Compute) -> F64:

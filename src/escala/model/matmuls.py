@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from escala.model.columns import F64
+from escala.model.mixers import ScanWork, in_widths, low_maps, scan_work
 from escala.model.network import (
     Attention,
     AttentionKind,
@@ -16,6 +17,7 @@ from escala.model.network import (
     Convolution,
     Experts,
     FeedForward,
+    Mixer,
     Part,
     Stack,
 )
@@ -85,7 +87,7 @@ class Core:
 
     `batches` are heads * samples, which the kernels of a batched softmax run over.
     `score_elements` is what an unfused kernel writes: every query against every key of its window. A ring
-    runs one kernel for the keys of each rank: `block_keys`.
+    runs one kernel for the keys of each rank: `block_keys`. A selection gets no gradient: `is_forward_only`.
     """
 
     queries: F64
@@ -96,6 +98,7 @@ class Core:
     block_keys: F64
     width: float
     is_aligned: bool
+    is_forward_only: bool = False
 
     @property
     def flop(self) -> F64:
@@ -112,39 +115,52 @@ class Core:
 class LayerWork:
     """What one layer of a kind has to do on one rank, forward, for one micro-batch.
 
-    A token that is dispatched counts once for each of the `choices` of its experts.
+    A token that is dispatched counts once for each of the `choices` of its experts, `routed_width` wide.
     """
 
     matmuls: list[Matmul] = field(default_factory=list)
     cores: list[Core] = field(default_factory=list)
+    scans: list[ScanWork] = field(default_factory=list)
     dispatched_tokens: F64 | None = None
     routed_tokens: F64 | None = None
     choices: int = 0
+    routed_width: int = 0
 
 
 def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
-    """Matrix products, attention cores and expert traffic of one layer, forward, on one rank."""
+    """Matrix products, attention cores, scans and expert traffic of one layer, forward, on one rank."""
     matmuls: list[Matmul] = []
     cores: list[Core] = []
+    scans: list[ScanWork] = []
     dispatched = routed = None
-    choices = 0
+    choices = routed_width = 0
     for part in block.parts:
         matmuls += part_matmuls(part, stack.hidden, shape)
         if isinstance(part, Attention):
-            cores.append(_core(part, shape))
+            cores += [_core(part, shape), *_index_core(part, shape)]
+        if isinstance(part, Mixer):
+            scans.append(scan_work(part, shape.tokens, shape.sequence_tokens, shape.tp))
         if isinstance(part, Experts):
             routed = shape.tokens * part.top_k * shape.etp / shape.tp
             dispatched = routed / shape.etp
-            choices = part.top_k
+            choices, routed_width = part.top_k, part.latent_dim or stack.hidden
     return LayerWork(
-        matmuls=matmuls, cores=cores, dispatched_tokens=dispatched, routed_tokens=routed, choices=choices
+        matmuls=matmuls,
+        cores=cores,
+        scans=scans,
+        dispatched_tokens=dispatched,
+        routed_tokens=routed,
+        choices=choices,
+        routed_width=routed_width,
     )
 
 
 def part_matmuls(part: Part, hidden: int, shape: Shape) -> list[Matmul]:
     """The matrix products of one part on one rank, in execution order."""
     if isinstance(part, Attention):
-        return _attention(part, hidden, shape)
+        return [*_attention(part, hidden, shape), *_index_products(part, hidden, shape)]
+    if isinstance(part, Mixer):
+        return _mixer(part, hidden, shape)
     if isinstance(part, FeedForward):
         return _feed_forward(shape.tokens, hidden, part.width / shape.tp, part.is_gated)
     if isinstance(part, Experts):
@@ -159,10 +175,29 @@ def _product(rows: F64, inner: F64 | float, outer: F64 | float, count: F64 | flo
     return Matmul(rows=rows, inner=ones * inner, outer=ones * outer, count=ones * count)
 
 
+def _mixer(part: Mixer, hidden: int, shape: Shape) -> list[Matmul]:
+    """Maps in (low ranks whole on each rank), the maps behind them, the map out."""
+    wide, low = in_widths(part)
+    down = [_product(shape.split_tokens, hidden, low)] if low else []
+    inside = [_product(shape.tokens, inner, outer / shape.tp) for inner, outer in low_maps(part)]
+    into = _product(shape.tokens, hidden, wide / shape.tp)
+    return [into, *down, *inside, _product(shape.tokens, part.values / shape.tp, hidden)]
+
+
+def _index_products(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
+    """Maps of an indexer, which every tensor rank runs whole: queries, and key with the weights of heads."""
+    if part.index_heads == 0:
+        return []
+    queries = _product(shape.tokens, part.query_rank or hidden, part.index_heads * part.index_dim)
+    return [queries, _product(shape.tokens, hidden, part.index_dim + part.index_heads)]
+
+
 def _attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
     out = _product(shape.tokens, part.heads * part.value_head_dim / shape.tp, hidden)
+    gate = [_product(shape.tokens, hidden, part.heads * part.gate_dim / shape.tp)] if part.gate_dim else []
     if not part.kv_rank:
-        wide = part.heads * part.head_dim + part.kv_heads * (part.head_dim + part.value_head_dim)
+        wide = part.heads * (part.head_dim + part.gate_dim)
+        wide = wide + part.kv_heads * (part.head_dim + part.value_head_dim)
         return [_product(shape.tokens, hidden, wide / shape.tp), out]
     query = part.heads * part.head_dim / shape.tp
     key_value = part.heads * (part.head_dim - part.rope_head_dim + part.value_head_dim) / shape.tp
@@ -171,6 +206,7 @@ def _attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
         _product(shape.split_tokens, hidden, down),
         _product(shape.tokens, part.query_rank or hidden, query),
         _product(shape.tokens, part.kv_rank, key_value),
+        *gate,
         out,
     ]
 
@@ -186,13 +222,18 @@ def _experts(part: Experts, hidden: int, shape: Shape) -> list[Matmul]:
     router = _product(shape.split_tokens, hidden, part.experts)
     local = part.experts / shape.ep
     rows = shape.tokens * part.top_k * shape.etp / shape.tp / local
-    pair = _feed_forward(rows, hidden, part.width / shape.etp, part.is_gated, local)
+    inside = part.latent_dim or hidden
+    pair = _feed_forward(rows, inside, part.width / shape.etp, part.is_gated, local)
     grouped = [
         Matmul(rows=m.rows, inner=m.inner, outer=m.outer, count=m.count, is_grouped=True) for m in pair
     ]
     shared = part.shared_width / shape.tp
     extra = _feed_forward(shape.tokens, hidden, shared, part.is_gated) if part.shared_width else []
-    return [router, *grouped, *extra]
+    latent = [
+        _product(shape.split_tokens, hidden, part.latent_dim),
+        _product(shape.split_tokens, part.latent_dim, hidden),
+    ]
+    return [router, *(latent if part.latent_dim else []), *grouped, *extra]
 
 
 def _convolution(part: Convolution, shape: Shape) -> Matmul:
@@ -204,7 +245,7 @@ def _convolution(part: Convolution, shape: Shape) -> Matmul:
 
 def _core(part: Attention, shape: Shape) -> Core:
     length = shape.sequence_tokens
-    all_keys = min(length, part.window_tokens or length)
+    all_keys = min(length, part.window_tokens or part.top_tokens or length)
     return Core(
         queries=shape.tokens,
         heads=part.heads / shape.tp,
@@ -212,19 +253,50 @@ def _core(part: Attention, shape: Shape) -> Core:
         keys=mean_keys(part, length),
         all_keys=all_keys,
         block_keys=np.maximum(all_keys / shape.ring_ranks, 1.0),
-        width=part.head_dim + part.value_head_dim,
+        width=core_width(part),
         is_aligned=part.head_dim % 8 == 0,
     )
+
+
+def core_width(part: Attention) -> int:
+    """Query + value width of a score; where latent keys are selected, the low rank twice + the rotary part.
+
+    A selection differs from query to query, so the kernel reads the latent keys as they are, one for all
+    heads, and both maps of the keys move to queries and outputs.
+    Source: DeepSeek-AI 2025 (DeepSeek-V3.2), section 2.1 (MQA mode) and appendix A.
+    """
+    if part.kind is AttentionKind.SPARSE and part.kv_rank:
+        return 2 * part.kv_rank + part.rope_head_dim
+    return part.head_dim + part.value_head_dim
+
+
+def _index_core(part: Attention, shape: Shape) -> list[Core]:
+    """Scores of an indexer: every query against all keys before it, on every tensor rank whole."""
+    if part.index_heads == 0:
+        return []
+    length = shape.sequence_tokens
+    ones = np.ones_like(shape.tp)
+    return [
+        Core(
+            queries=shape.tokens,
+            heads=part.index_heads * ones,
+            batches=part.index_heads * shape.samples,
+            keys=(length + 1) / 2 if part.is_causal else length,
+            all_keys=length,
+            block_keys=np.maximum(length / shape.ring_ranks, 1.0),
+            width=part.index_dim,
+            is_aligned=part.index_dim % 8 == 0,
+            is_forward_only=True,
+        )
+    ]
 
 
 def mean_keys(part: Attention, length: float) -> float:
     """Keys that a query sees on average: length, half of it when causal, at most the window.
 
     Causal with window w on length s: w - w (w - 1) / (2 s) for w <= s, the exact mean of min(i, w).
-    Linear attention reads its state: `state_dim` keys; sparse attention the `top_tokens` it selects.
+    Sparse attention sees the `top_tokens` it selects.
     Source: counting.
     """
-    if part.kind is AttentionKind.LINEAR:
-        return float(part.state_dim or part.head_dim)
     window = min(length, part.window_tokens or part.top_tokens or length)
     return window - window * (window - 1) / (2 * length) if part.is_causal else window

@@ -251,8 +251,11 @@ def logits_bytes(problem: Problem, plans: Plans, pairs: Slots) -> F64:
 
 
 def head_tokens(problem: Problem, plans: Plans, stack: Stack, head: Head) -> F64:
-    """Outputs of the head on one rank for one micro-batch: tokens / CP, or samples when it makes one each."""
-    samples = plans.micro_batch.astype(np.float64)
+    """Outputs of the head on one rank for one micro-batch: tokens / CP, or samples when it makes one each.
+
+    Once more for each further token that is predicted.
+    """
+    samples = plans.micro_batch.astype(np.float64) * head.predictions
     if not head.is_per_token:
         return samples
     return samples * (stack.tokens or problem.workload.sequence_tokens) / plans.cp

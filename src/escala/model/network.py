@@ -3,7 +3,7 @@
 A Network is a tuple of stacks (text decoder, encoder, vision tower, convolutions). A Stack is a row of
 layers over one stream of tokens; `pattern` says which block kind stands at which layer, so that sliding
 and full attention, dense and mixture-of-experts layers can alternate. A Block is a tuple of parts.
-Shapes only: what a part costs is in `work`, `activations` and `parameters`.
+Shapes only: what a part costs is in `work`, `activations`, `parameters` and `mixers`.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,22 @@ class AttentionKind(StrEnum):
     FULL = "full"
     SLIDING = "sliding"
     CROSS = "cross"
-    LINEAR = "linear"
     SPARSE = "sparse"
+
+
+class Scan(StrEnum):
+    """How a recurrent mixer updates its state: what decays, and whether a value replaces or adds.
+
+    `selective` is Mamba (a decay for each channel and state), `state-space` Mamba-2 (one for each head and
+    token), `delta` the gated delta rule (one for each head and token; a value replaces what its key held),
+    `channel-delta` the same with a decay for each channel (Kimi), `lightning` a fixed decay for each head.
+    """
+
+    SELECTIVE = "selective"
+    STATE_SPACE = "state-space"
+    DELTA = "delta"
+    CHANNEL_DELTA = "channel-delta"
+    LIGHTNING = "lightning"
 
 
 class StackRole(StrEnum):
@@ -34,9 +48,10 @@ class StackRole(StrEnum):
 class Attention:
     """Attention with grouped heads, or latent (MLA) when `kv_rank` is set.
 
-    `window_tokens` limits the keys a query sees (sliding), `state_dim` is the state per head of linear
-    attention, `top_tokens` the keys that sparse attention selects. `other_parameters` counts small
-    replicated weights (query and key norms, sinks, relative position tables).
+    `window_tokens` limits the keys a query sees (sliding), `top_tokens` the keys that sparse attention
+    selects by an indexer of `index_heads` queries and one key, each `index_dim` wide; without heads of its
+    own it takes the selection of a layer before. `gate_dim` is the width of an output gate for each head.
+    `other_parameters` counts small replicated weights (query and key norms, sinks, relative position tables).
     """
 
     kind: AttentionKind = AttentionKind.FULL
@@ -46,8 +61,10 @@ class Attention:
     value_head_dim: int
     is_causal: bool = True
     window_tokens: int | None = None
-    state_dim: int | None = None
     top_tokens: int | None = None
+    index_heads: int = 0
+    index_dim: int = 0
+    gate_dim: int = 0
     query_rank: int = 0
     kv_rank: int = 0
     rope_head_dim: int = 0
@@ -57,6 +74,47 @@ class Attention:
     has_qk_norm: bool = False
     other_parameters: int = 0
     name: str = "attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixer:
+    """Mixing of tokens through a state of fixed size: key_dim x value_dim numbers for each head.
+
+    `key_heads` share keys and queries (B and C of Mamba), `heads` have values, decays and states. A selective
+    scan has a head for each channel, one key head and a map of `decay_rank` for its step sizes. `taps` are
+    those of the causal convolution before the scan. `gate_rank` and `decay_rank` 0 are
+    full maps. `norm_dim` counts the weights of the norm at the output: one head or all values.
+    """
+
+    scan: Scan
+    heads: int
+    key_heads: int
+    key_dim: int
+    value_dim: int
+    taps: int = 0
+    chunk_tokens: int = 64
+    gate_rank: int = 0
+    decay_rank: int = 0
+    norm_dim: int = 0
+    has_bias: bool = False
+    has_output_bias: bool = False
+    has_convolution_bias: bool = False
+    name: str = "mixer"
+
+    @property
+    def keys(self) -> int:
+        """Width of all keys of a token."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Width of all values of a token."""
+        return self.heads * self.value_dim
+
+    @property
+    def mixed(self) -> int:
+        """Width that the convolution runs over: queries, keys and values; of a selective scan the values."""
+        return self.values if self.scan is Scan.SELECTIVE else 2 * self.keys + self.values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +137,8 @@ class Experts:
     """A router and `experts` feed-forward maps of which each token uses `top_k`, plus shared ones.
 
     `shared_width` is the total width of the experts that every token uses; `capacity_factor` None means
-    dropless. `other_parameters` counts router biases and gates of the shared expert.
+    dropless. `latent_dim` is the width that routed experts read and write, between two maps; 0 is the hidden
+    width. `other_parameters` counts router biases and gates of the shared expert.
     """
 
     experts: int
@@ -88,6 +147,7 @@ class Experts:
     is_gated: bool = True
     has_bias: bool = False
     shared_width: int = 0
+    latent_dim: int = 0
     capacity_factor: float | None = None
     other_parameters: int = 0
     name: str = "experts"
@@ -124,7 +184,7 @@ class Linear:
     name: str = "linear"
 
 
-Part = Attention | FeedForward | Experts | Convolution | Linear
+Part = Attention | Mixer | FeedForward | Experts | Convolution | Linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,12 +225,14 @@ class Head:
 
     `outputs` is 0 for a bare encoder. A tied head owns no weight. `other_parameters` counts final
     transforms and poolers; `is_per_token` is false when one output is made for a whole sequence or image.
+    `predictions` counts how often it is applied: once, and once more for each further token predicted.
     """
 
     outputs: int
     is_tied: bool = False
     has_bias: bool = False
     is_per_token: bool = True
+    predictions: int = 1
     other_parameters: int = 0
 
 

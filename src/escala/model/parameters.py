@@ -7,6 +7,7 @@ running statistics of batch norm) are not counted, tied weights are counted once
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
+from escala.model.mixers import mixer_parameters
 from escala.model.network import (
     Attention,
     Block,
@@ -16,6 +17,7 @@ from escala.model.network import (
     FeedForward,
     Head,
     Linear,
+    Mixer,
     Network,
     Part,
     Stack,
@@ -93,6 +95,9 @@ def part_parameters(part: Part, hidden: int) -> Parameters:
             return grouped_attention_parameters(part, hidden)
         case Attention():
             return latent_attention_parameters(part, hidden)
+        case Mixer():
+            counts = mixer_parameters(part, hidden)
+            return Parameters(column_row=counts.split, replicated=counts.replicated)
         case FeedForward():
             return feed_forward_parameters(part, hidden)
         case Experts():
@@ -106,6 +111,7 @@ def part_parameters(part: Part, hidden: int) -> Parameters:
 def grouped_attention_parameters(attention: Attention, hidden: int) -> Parameters:
     """Hidden * (heads * head dim + kv heads * (head dim + value dim) + heads * value dim), and biases.
 
+    An output gate has its own map, hidden * heads * gate dim.
     The bias of the output map belongs to a row-parallel matrix and is replicated.
     Source: Ainslie et al. 2023 (GQA), section 2; Shoeybi et al. 2019 (Megatron-LM), section 3 for the split.
     """
@@ -113,9 +119,10 @@ def grouped_attention_parameters(attention: Attention, hidden: int) -> Parameter
     key = attention.kv_heads * attention.head_dim
     value = attention.kv_heads * attention.value_head_dim
     output = attention.heads * attention.value_head_dim
-    biases = attention.has_qkv_bias * (query + attention.has_key_bias * key + value)
+    gate = attention.heads * attention.gate_dim
+    biases = attention.has_qkv_bias * (query + attention.has_key_bias * key + value + gate)
     return Parameters(
-        column_row=hidden * (query + key + value) + output * hidden + biases,
+        column_row=hidden * (query + key + value + gate) + output * hidden + biases,
         replicated=attention.has_output_bias * hidden + attention.other_parameters,
     )
 
@@ -125,7 +132,8 @@ def latent_attention_parameters(attention: Attention, hidden: int) -> Parameters
 
     `head_dim` is the whole query-key width of a head, its rotary part (`rope_head_dim`) included; the rotary
     key is one for all heads and comes from the down-projection. Down-projections are replicated over tensor
-    ranks, as Megatron-Core does. Without a query rank the query is one full matrix.
+    ranks, as Megatron-Core does. Without a query rank the query is one full matrix. An indexer is replicated:
+    queries from their rank, one key with its norm, a weight for each of its heads.
     Source: DeepSeek-AI 2024 (DeepSeek-V2, arXiv 2405.04434), section 2.1 and appendix C.
     """
     query = attention.heads * attention.head_dim
@@ -135,10 +143,23 @@ def latent_attention_parameters(attention: Attention, hidden: int) -> Parameters
     query_down = attention.query_rank * (hidden + 1)
     key_value_down = hidden * (attention.kv_rank + attention.rope_head_dim) + attention.kv_rank
     biases = attention.has_output_bias * hidden
+    up = (attention.query_rank or hidden) * query + attention.kv_rank * key_value
+    whole = query_down + key_value_down + biases + index_parameters(attention, hidden)
     return Parameters(
-        column_row=(attention.query_rank or hidden) * query + attention.kv_rank * key_value + output * hidden,
-        replicated=query_down + key_value_down + biases + attention.other_parameters,
+        column_row=up + output * hidden + hidden * attention.heads * attention.gate_dim,
+        replicated=whole + attention.other_parameters,
     )
+
+
+def index_parameters(attention: Attention, hidden: int) -> int:
+    """Queries of the indexer from the query rank, one key with its norm (2 vectors), weights of its heads.
+
+    Source: DeepSeek-AI 2025 (DeepSeek-V3.2), section 2.1; DeepseekV32Indexer of transformers 5.24.
+    """
+    if attention.index_heads == 0:
+        return 0
+    queries = (attention.query_rank or hidden) * attention.index_heads * attention.index_dim
+    return queries + hidden * (attention.index_dim + attention.index_heads) + 2 * attention.index_dim
 
 
 def feed_forward_parameters(part: FeedForward, hidden: int) -> Parameters:
@@ -156,10 +177,14 @@ def feed_forward_parameters(part: FeedForward, hidden: int) -> Parameters:
 def expert_parameters(part: Experts, hidden: int) -> Parameters:
     """Router hidden * experts + experts * one feed-forward each + the shared feed-forward.
 
+    Experts on a latent stream have one map into it and one out of it, whole on every tensor rank.
+
     Source: Fedus et al. 2021 (Switch), section 2; Dai et al. 2024 (DeepSeekMoE), section 3 for shared ones.
     """
     one = FeedForward(width=part.width, is_gated=part.is_gated, has_bias=part.has_bias)
-    routed = Parameters(expert=part.experts * feed_forward_parameters(one, hidden).total)
+    inside = part.latent_dim or hidden
+    routed = Parameters(expert=part.experts * feed_forward_parameters(one, inside).total)
+    routed = routed + Parameters(replicated=2 * hidden * part.latent_dim)
     router = Parameters(replicated=hidden * part.experts + part.other_parameters)
     if part.shared_width == 0:
         return routed + router

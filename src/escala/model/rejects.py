@@ -12,7 +12,7 @@ import numpy as np
 from escala.model.cluster import Accelerator
 from escala.model.columns import I64, Bool
 from escala.model.efficiency import peak_flop_per_s
-from escala.model.network import Attention, Experts, FeedForward, Part, StackRole
+from escala.model.network import Attention, Experts, FeedForward, Mixer, Part, StackRole
 from escala.model.plan import (
     Compile,
     ContextKind,
@@ -54,6 +54,7 @@ class Reject(IntFlag):
     NOT_PLANNED = 1 << 20
     LOCAL_STEPS = 1 << 24
     LOCAL_FRAGMENTS = 1 << 25
+    MIXER_HEADS = 1 << 26
     SITE_POWER = 1 << 21
     MEMORY = 1 << 22
 
@@ -83,6 +84,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.NOT_PLANNED: "offload is described but not planned yet",
     Reject.LOCAL_STEPS: "local steps need replicas: zero 0 with cp 1, or HSDP, with all experts in each",
     Reject.LOCAL_FRAGMENTS: "overlaps and fragments need more local steps, each fragment a layer",
+    Reject.MIXER_HEADS: "tp does not divide the key heads of a recurrent mixer, or tp x cp not its heads",
     Reject.SITE_POWER: "the devices draw more than the site or rack allows",
     Reject.MEMORY: "does not fit in device memory",
 }
@@ -138,13 +140,16 @@ def _tensor(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
             widths.append(part.width)
         elif isinstance(part, Experts):
             widths += [part.shared_width] if part.shared_width else []
+    mixers = [p for p in parts_of(problem) if isinstance(p, Mixer)]
     grouped = plans.tp * plans.pp * plans.cp > 1
     sequence = problem.workload.sequence_tokens // np.maximum(plans.cp, 1)
     return {
         Reject.TENSOR_HEADS: _not_dividing(plans.tp, heads),
         Reject.TENSOR_KV_HEADS: _not_dividing(plans.tp, kv_heads),
         Reject.TENSOR_WIDTH: _not_dividing(plans.tp, widths),
-        Reject.TENSOR_KIND: grouped & (not heads),
+        Reject.TENSOR_KIND: grouped & (not heads) & (not mixers),
+        Reject.MIXER_HEADS: _not_dividing(plans.tp, [p.key_heads for p in mixers])
+        | _not_dividing(plans.tp * plans.cp, [p.heads for p in mixers]),
         Reject.SEQUENCE_WITHOUT_TENSOR: (plans.sp == 1) & (plans.tp == 1),
         Reject.SEQUENCE_SPLIT: (plans.sp == 1) & (sequence % plans.tp != 0),
     }

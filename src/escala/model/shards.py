@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from escala.model.columns import F64, I64
-from escala.model.network import Attention, Block, Experts, FeedForward, Linear, Network, Stack
+from escala.model.mixers import in_widths
+from escala.model.network import Attention, Block, Experts, FeedForward, Linear, Mixer, Network, Stack
 from escala.model.parameters import (
     Parameters,
     block_parameters,
@@ -107,6 +108,8 @@ def largest_matrix(network: Network, plans: Plans) -> F64:
         for part in block.parts:
             if isinstance(part, Attention):
                 most = np.maximum(most, stack.hidden * part.heads * part.head_dim / plans.tp)
+            elif isinstance(part, Mixer):
+                most = np.maximum(most, stack.hidden * in_widths(part)[0] / plans.tp)
             elif isinstance(part, FeedForward):
                 most = np.maximum(most, stack.hidden * part.width / plans.tp)
             elif isinstance(part, Experts):
@@ -135,6 +138,8 @@ def linear_maps(part: object, hidden: int) -> list[tuple[str, int]]:
         query, key = part.heads * part.head_dim, part.kv_heads * part.head_dim
         value, out = part.kv_heads * part.value_head_dim, part.heads * part.value_head_dim
         return [("q", hidden + query), ("k", hidden + key), ("v", hidden + value), ("o", out + hidden)]
+    if isinstance(part, Mixer):
+        return [("in", hidden + in_widths(part)[0]), ("out", part.values + hidden)]
     if isinstance(part, FeedForward):
         up = [("up", hidden + part.width), ("down", part.width + hidden)]
         return [("gate", hidden + part.width), *up] if part.is_gated else up

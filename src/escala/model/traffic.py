@@ -6,7 +6,8 @@ import numpy as np
 
 from escala.model.columns import F64, I64
 from escala.model.matmuls import LayerWork, Shape
-from escala.model.network import Attention, Block, Experts, FeedForward, Stack
+from escala.model.mixers import exchanged_numbers
+from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Stack
 from escala.model.placement import Mesh, Wire, wire
 from escala.model.plan import Compile, ContextKind, Dispatcher, Plans
 from escala.model.precision import compute_bytes
@@ -45,8 +46,8 @@ def layer_wires(problem: Problem, plans: Plans) -> Wires:
 
 
 def tensor_syncs(block: Block) -> int:
-    """Places in a layer where tensor ranks meet: after each attention, feed-forward and experts."""
-    return sum(1 for part in block.parts if isinstance(part, (Attention, FeedForward, Experts)))
+    """Places in a layer where tensor ranks meet: after each attention, mixer, feed-forward and experts."""
+    return sum(1 for part in block.parts if isinstance(part, (Attention, Mixer, FeedForward, Experts)))
 
 
 def stream_bytes(stack: Stack, shape: Shape) -> F64:
@@ -64,6 +65,11 @@ def context_bytes(part: Attention, shape: Shape) -> tuple[F64, F64]:
     query_out = part.heads * (part.head_dim + part.value_head_dim)
     whole_bytes = shape.tokens * shape.cp * key_value / shape.tp * shape.element_bytes
     return whole_bytes, shape.tokens * (query_out + key_value) / shape.tp * shape.element_bytes
+
+
+def mixer_bytes(part: Mixer, shape: Shape) -> F64:
+    """What a context rank sends for one mixer: tokens * (all first maps + output) * bytes / tp."""
+    return shape.tokens * exchanged_numbers(part) / shape.tp * shape.element_bytes
 
 
 def tensor_parallel_s(
@@ -98,11 +104,14 @@ def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shap
     """Exchange of keys and values (ring, all-gather) or of heads (Ulysses); twice that in backward.
 
     Ring and all-gather move the keys and values of the other ranks; Ulysses sends queries, keys, values and
-    outputs through four all-to-alls. Exposed by the engine's share.
+    outputs through four all-to-alls. A recurrent mixer needs all tokens of a head in order, so that its
+    heads are exchanged whatever attention does. Exposed by the engine's share.
     Source: Liu 2023 (ring attention), Jacobs 2023 (Ulysses).
     """
     total_s = np.zeros(len(plans))
     for part in block.parts:
+        if isinstance(part, Mixer):
+            total_s = total_s + link.exchange_s(mixer_bytes(part, shape))
         if not isinstance(part, Attention):
             continue
         whole_bytes, local_bytes = context_bytes(part, shape)
@@ -114,7 +123,7 @@ def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shap
     return Sides(forward_s=once_s, backward_s=2.0 * once_s)
 
 
-def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerWork, link: Wire) -> Sides:
+def expert_parallel_s(problem: Problem, plans: Plans, work: LayerWork, link: Wire) -> Sides:
     """Two all-to-alls forward (dispatch, combine) and two backward, over the slower of both domains.
 
     The all-gather dispatcher gathers every rank's tokens and reduces the results instead; a fused one sends a
@@ -125,13 +134,14 @@ def expert_parallel_s(problem: Problem, plans: Plans, stack: Stack, work: LayerW
     if work.dispatched_tokens is None:
         zero = np.zeros(len(plans))
         return Sides(forward_s=zero, backward_s=zero)
-    payload_bytes = work.dispatched_tokens * stack.hidden * compute_bytes(plans.precision)
+    payload_bytes = work.dispatched_tokens * work.routed_width * compute_bytes(plans.precision)
     leaves = link.inside < link.ranks
     more_s = np.where(leaves, problem.assumptions.expert_latency_s * link.ranks, 0.0)
     exchanged_s = link.exchange_s(payload_bytes, more_s)
     late = replace(link, latency_s=link.latency_s + more_s)
     gathered_s = late.gather_s(payload_bytes * link.ranks)
-    tokens, token_bytes = work.dispatched_tokens / work.choices, stack.hidden * compute_bytes(plans.precision)
+    tokens = work.dispatched_tokens / work.choices
+    token_bytes = work.routed_width * compute_bytes(plans.precision)
     fused_s = link.fused_exchange_s(tokens, token_bytes, work.choices, more_s / link.inside)
     way = [plans.dispatcher == Dispatcher.ALL_GATHER, plans.dispatcher == Dispatcher.FUSED]
     once_s = np.select(way, [gathered_s, fused_s], exchanged_s)

@@ -12,7 +12,7 @@ from escala.model.collectives import gather_wire_bytes
 from escala.model.columns import F64, I64
 from escala.model.flops import hardware_flop, model_flop
 from escala.model.matmuls import Shape, layer_work
-from escala.model.network import Attention
+from escala.model.network import Attention, Mixer
 from escala.model.pipeline import sent_bytes
 from escala.model.placement import Wire
 from escala.model.plan import ContextKind, Plans, Recompute
@@ -22,7 +22,7 @@ from escala.model.replicas import gathers_per_step, reduces_whole
 from escala.model.shards import sharing
 from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 from escala.model.stages import kinds
-from escala.model.traffic import Wires, context_bytes, stream_bytes, tensor_syncs
+from escala.model.traffic import Wires, context_bytes, mixer_bytes, stream_bytes, tensor_syncs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,17 +94,20 @@ def _inside_layers(problem: Problem, plans: Plans, rank: Rank, wires: Wires) -> 
         passes = np.where(plans.sp == 1, 2.5, 2.0) + again
         total["tensor_bytes"] = total["tensor_bytes"] + runs * stream * passes
         for part in block.parts:
-            if isinstance(part, Attention):
+            if isinstance(part, (Attention, Mixer)):
                 sent = _context(plans, part, shape, wires.context)
                 total["context_bytes"] = total["context_bytes"] + runs * sent * (3.0 + again)
-        routed = layer_work(block, stack, shape).dispatched_tokens
-        if routed is not None:
-            sent = gather_wire_bytes(routed * stack.hidden * 2.0, wires.expert.ranks)
+        own = layer_work(block, stack, shape)
+        if own.dispatched_tokens is not None:
+            routed = own.dispatched_tokens * own.routed_width
+            sent = gather_wire_bytes(routed * 2.0, wires.expert.ranks)
             total["expert_bytes"] = total["expert_bytes"] + runs * sent * (4.0 + 2.0 * again)
     return total
 
 
-def _context(plans: Plans, part: Attention, shape: Shape, link: Wire) -> F64:
+def _context(plans: Plans, part: Attention | Mixer, shape: Shape, link: Wire) -> F64:
+    if isinstance(part, Mixer):
+        return gather_wire_bytes(mixer_bytes(part, shape), link.ranks)
     whole, local = context_bytes(part, shape)
     return gather_wire_bytes(np.where(plans.cp_kind == ContextKind.ULYSSES, local, whole), link.ranks)
 

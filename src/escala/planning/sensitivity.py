@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from escala.model.cluster import Accelerator, Link
 from escala.model.estimate import Estimate, estimate
 from escala.model.memory import Verdict
-from escala.model.network import Attention, Experts
+from escala.model.network import Attention, Experts, Mixer
 from escala.model.operations import with_twice_the_arithmetic, with_twice_the_memory_speed
 from escala.model.plan import Plan, Plans, Schedule
 from escala.model.problem import Problem
@@ -81,7 +81,7 @@ def _with_link(problem: Problem, index: int, link: Link) -> Problem:
 
 def _steps(problem: Problem, plan: Plan) -> Iterator[tuple[str, Plan]]:
     kinds = {type(part) for part in parts_of(problem)}
-    if plan.dp % 2 == 0 and Attention in kinds:
+    if plan.dp % 2 == 0 and kinds & {Attention, Mixer}:
         for axis in ("tp", "pp", "cp"):
             yield f"2 × {axis}, half dp", _half_dp(problem, plan, axis)
     if Experts in kinds:

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 from typing import Any, Final, TypeAlias
 
-from escala.model.network import Attention, Experts, FeedForward, StackRole
+from escala.model.network import Attention, Experts, FeedForward, Mixer, StackRole
 from escala.model.plan import (
     PLACEMENTS,
     Compile,
@@ -111,7 +111,7 @@ def groups(problem: Problem, limits: SpaceLimits) -> list[Group]:
     pipelines = {pp: _all_pipelines(problem, limits, pp) for pp in allowed["pp"]}
     found = []
     for tp, cp, pp in product(allowed["tp"], allowed["cp"], allowed["pp"]):
-        if devices % (tp * cp * pp):
+        if devices % (tp * cp * pp) or any(heads % (tp * cp) for heads in _mixer_heads(problem)):
             continue
         dp = devices // (tp * cp * pp)
         if batch % dp == 0 and limits.keep("dp", (dp,)):
@@ -137,7 +137,7 @@ def variants(problem: Problem, limits: SpaceLimits, pp: int) -> int:
 def _degrees(problem: Problem, limits: SpaceLimits) -> dict[str, tuple[int, ...]]:
     """Degrees that the network allows: they divide heads, widths and sequence, and leave a layer a stage."""
     network, every = problem.workload.network, divisors(problem.cluster.devices)
-    attention = [p for p in parts_of(problem) if isinstance(p, Attention)]
+    mixing = [p for p in parts_of(problem) if isinstance(p, (Attention, Mixer))]
     lacks = problem.engine.lacks
     none = {axis: (1,) for axis in ("tp", "cp", "pp")}
     tokens = problem.workload.sequence_tokens
@@ -148,8 +148,13 @@ def _degrees(problem: Problem, limits: SpaceLimits) -> dict[str, tuple[int, ...]
         "cp": tuple({1, *splits}) if one_stream else (1,),
         "pp": tuple(d for d in every if d <= network.layers) if len(network.stacks) == 1 else (1,),
     }
-    usable = {a: (1,) if a in lacks else v for a, v in found.items()} if attention else none
+    usable = {a: (1,) if a in lacks else v for a, v in found.items()} if mixing else none
     return {axis: limits.keep(axis, tuple(sorted(values))) for axis, values in usable.items()}
+
+
+def _mixer_heads(problem: Problem) -> set[int]:
+    """Heads of recurrent mixers, which tensor and context parallelism divide together."""
+    return {part.heads for part in parts_of(problem) if isinstance(part, Mixer)}
 
 
 def _tensor_sizes(problem: Problem) -> set[int]:
@@ -158,6 +163,8 @@ def _tensor_sizes(problem: Problem) -> set[int]:
     for part in parts_of(problem):
         if isinstance(part, Attention):
             sizes |= {part.heads} | (set() if part.kv_rank else {part.kv_heads})
+        elif isinstance(part, Mixer):
+            sizes |= {part.heads, part.key_heads}
         elif isinstance(part, FeedForward):
             sizes.add(part.width)
         elif isinstance(part, Experts) and part.shared_width:

@@ -9,7 +9,7 @@ from escala.model.cluster import Cluster
 from escala.model.estimate import Estimate, estimate
 from escala.model.explain import LEDGER, TERMS
 from escala.model.memory import MemoryKinds
-from escala.model.network import Attention, Experts
+from escala.model.network import Attention, Experts, Mixer
 from escala.model.plan import Plan, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
@@ -174,7 +174,7 @@ def _unbuildable(problem: Problem, limits: SpaceLimits, family: str) -> str:
     parts = parts_of(problem)
     if family == "ep" and not any(isinstance(part, Experts) for part in parts):
         return "the network has no experts"
-    if family in ("tp", "cp", "pp") and not any(isinstance(part, Attention) for part in parts):
+    if family in ("tp", "cp", "pp") and not any(isinstance(part, (Attention, Mixer)) for part in parts):
         return "the network is no transformer"
     if problem.cluster.devices == 1:
         return "needs more than one device"

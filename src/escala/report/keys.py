@@ -15,11 +15,12 @@ import msgspec
 
 from escala.catalog.loader import shown
 from escala.errors import InvalidInput, spoken, unknown
-from escala.model.network import Attention, Convolution, Experts, FeedForward, Linear
+from escala.model.network import Attention, Convolution, Experts, FeedForward, Linear, Mixer
 
 Record = TypeVar("Record")
 PARTS: Final[dict[str, type[Any]]] = {
     "attention": Attention,
+    "mixer": Mixer,
     "feed-forward": FeedForward,
     "experts": Experts,
     "convolution": Convolution,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final
 
-from escala.model.network import Attention, Experts, FeedForward
+from escala.model.network import Attention, Experts, FeedForward, Mixer
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, needs, parts_of
@@ -58,6 +58,8 @@ def _repaired(problem: Problem, plan: Plan, bits: Reject) -> Iterator[str]:
     if bits & TENSOR:
         fits = [d for d in divisors(devices) if not _undivided(_tensor(problem), d)]
         yield f"{next(_faults(problem, 'tp', plan.tp), '')}; choose {', '.join(map(str, fits))}"
+    if bits & Reject.MIXER_HEADS:
+        yield from _mixers(problem, plan)
     if bits & Reject.CONTEXT_SPLIT:
         yield f"let 2 x cp divide the {problem.workload.sequence_tokens:,} tokens"
     if bits & (Reject.EXPERTS | Reject.EXPERT_RANKS):
@@ -121,12 +123,24 @@ def _divided(problem: Problem, name: str) -> list[tuple[int, str]]:
     return sizes.get(name, [])
 
 
+def _mixers(problem: Problem, plan: Plan) -> Iterator[str]:
+    """What a recurrent mixer asks of tp and cp."""
+    for part in dict.fromkeys(part for part in parts_of(problem) if isinstance(part, Mixer)):
+        if part.key_heads % plan.tp or part.heads % (plan.tp * plan.cp):
+            yield (
+                f"tp {plan.tp} with cp {plan.cp}: let tp divide the {part.key_heads:,} key heads, and tp x cp"
+                f" the {part.heads:,} heads of the mixer"
+            )
+
+
 def _tensor(problem: Problem) -> list[tuple[int, str]]:
     """What tensor parallelism splits, without repetition, in the order of a layer."""
     found: list[tuple[int, str]] = []
     for part in parts_of(problem):
         if isinstance(part, Attention):
             found += [(part.heads, "heads"), *([] if part.kv_rank else [(part.kv_heads, "key-value heads")])]
+        elif isinstance(part, Mixer):
+            found += [(part.heads, "mixer heads"), (part.key_heads, "mixer key heads")]
         elif isinstance(part, FeedForward):
             found.append((part.width, "feed-forward width"))
         elif isinstance(part, Experts) and part.shared_width:

@@ -15,7 +15,23 @@ from escala.catalog.families.layers import (
     windowed,
     with_head_norms,
 )
-from escala.model.network import Attention, Block, Experts, Stack
+from escala.model.network import Attention, AttentionKind, Block, Experts, FeedForward, Stack
+
+V32_KEYS = {
+    "num_attention_heads": 128,
+    "num_hidden_layers": 61,
+    "intermediate_size": 18_432,
+    "moe_intermediate_size": 2048,
+}
+GLM_KEYS = {
+    "num_attention_heads": 64,
+    "num_hidden_layers": 78,
+    "intermediate_size": 12_288,
+    "moe_intermediate_size": 2048,
+    "q_lora_rank": 2048,
+    "qk_nope_head_dim": 192,
+    "v_head_dim": 256,
+}
 
 
 def mixtral(config: Config) -> tuple[Stack, ...]:
@@ -83,6 +99,88 @@ def _deepseek(config: Config, experts: Experts, *, shared: int, dense: int) -> S
     layers = config.count("num_hidden_layers")
     kept_dense = min(layers, config.count("first_k_dense_replace", dense, least=0))
     return decoder(config, [first] * kept_dense + [rest] * (layers - kept_dense))
+
+
+def deepseek_v32(config: Config) -> tuple[Stack, ...]:
+    """DeepSeek V3.2: as V3, every layer attends to the keys that its own indexer selects."""
+    given = replace(config, keys={**V32_KEYS, **config.keys})
+    indexed = selecting(given, latent_attention(given), heads=64)
+    layers = given.count("num_hidden_layers")
+    return (decoder(given, _selected(given, [indexed] * layers)),)
+
+
+def glm_moe_dsa(config: Config) -> tuple[Stack, ...]:
+    """GLM-5: as DeepSeek V3.2; layers may take the selection of the indexer before them."""
+    given = replace(config, keys={**GLM_KEYS, **config.keys})
+    full = selecting(given, latent_attention(given), heads=32)
+    shared = replace(full, index_heads=0, index_dim=0)
+    kinds = _indexer_kinds(given)
+    return (decoder(given, _selected(given, [full if kind == "full" else shared for kind in kinds])),)
+
+
+def bailing_moe_v2(config: Config) -> tuple[Stack, ...]:
+    """Ling 2.0: head norms, one shared expert, a dense layer first; its router biases are buffers.
+
+    Source: modeling_bailing_moe_v2.py, huggingface.co/inclusionAI/Ling-mini-2.0.
+    """
+    attention = grouped_attention(config, kv_heads=4, has_bias=config.flag("use_bias"))
+    attention = replace(attention, has_qkv_bias=config.flag("use_qkv_bias"))
+    if config.flag("use_qk_norm", True):
+        attention = with_head_norms(attention)
+    experts = routed(config, config.count("moe_intermediate_size", 512), experts=256, top_k=8)
+    own = config.count("moe_shared_expert_intermediate_size", experts.width)
+    experts = replace(experts, shared_width=config.count("n_shared_experts", 1, least=0) * own)
+    first = Block(name="dense", parts=(attention, gated_feed_forward(config)))
+    rest = Block(name="experts", parts=(attention, experts))
+    layers = config.count("num_hidden_layers")
+    dense = min(layers, config.count("first_k_dense_replace", 1, least=0))
+    return (decoder(config, [first] * dense + [rest] * (layers - dense)),)
+
+
+def selecting(config: Config, attention: Attention, *, heads: int) -> Attention:
+    """The attention with an indexer that selects its keys."""
+    return replace(
+        attention,
+        kind=AttentionKind.SPARSE,
+        top_tokens=config.count("index_topk", 2048),
+        index_heads=config.count("index_n_heads", heads),
+        index_dim=config.count("index_head_dim", 128),
+    )
+
+
+def _selected(config: Config, attentions: list[Attention]) -> list[Block]:
+    """Layers of these attentions: dense ones first, then routed and shared experts."""
+    experts = routed(config, config.count("moe_intermediate_size"), experts=256, top_k=8)
+    shared = config.count("n_shared_experts", 1, least=0) * experts.width
+    experts, dense = replace(experts, shared_width=shared), gated_feed_forward(config)
+    kinds = config.words("mlp_layer_types")
+    if not kinds:
+        first = min(len(attentions), config.count("first_k_dense_replace", 3, least=0))
+        kinds = ("dense",) * first + ("sparse",) * (len(attentions) - first)
+    if len(kinds) != len(attentions):
+        raise config.refuse("mlp_layer_types", f"{len(kinds)} kinds", f"one for each of {len(attentions)}")
+    blocks = []
+    for attention, kind in zip(attentions, kinds, strict=True):
+        own = "selected keys" if attention.index_heads else "keys selected before"
+        feed: FeedForward | Experts = dense if kind == "dense" else experts
+        word = "dense" if kind == "dense" else "experts"
+        blocks.append(Block(name=f"{own}, {word}", parts=(attention, feed)))
+    return blocks
+
+
+def _indexer_kinds(config: Config) -> list[str]:
+    """Which layers run an indexer: listed, by a pattern of F and S, or every n-th after an offset."""
+    layers = config.count("num_hidden_layers")
+    kinds = list(config.words("indexer_types"))
+    letters = config.word("index_topk_pattern")
+    if letters and not kinds:
+        kinds = [{"F": "full", "S": "shared"}.get(letter, letter) for letter in letters]
+    if not kinds:
+        every, offset = config.count("index_topk_freq", 1), config.count("index_skip_topk_offset", 2)
+        kinds = ["shared" if max(i - offset + 1, 0) % every else "full" for i in range(layers)]
+    if len(kinds) != layers or set(kinds) - {"full", "shared"} or kinds[0] == "shared":
+        raise config.refuse("indexer_types", kinds[:3], f"full or shared for each of {layers} layers")
+    return kinds
 
 
 def latent_attention(config: Config) -> Attention:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from escala.catalog.families import classic, convolution, dense, encoder, moe, vision
+from escala.catalog.families import classic, convolution, dense, encoder, moe, recurrent, vision
 from escala.catalog.families.config import Config
 from escala.errors import InvalidInput, unknown
 from escala.model.network import Network, Stack
@@ -56,6 +56,19 @@ FAMILIES: Final[dict[str, Family]] = {
     "granite": _decoder(dense.llama, "Granite", 2048),
     "deepseek_v2": _decoder(moe.deepseek_v2, "DeepseekV2", 2048),
     "deepseek_v3": _decoder(moe.deepseek_v3, "DeepseekV3", 4096),
+    "deepseek_v32": _decoder(moe.deepseek_v32, "DeepseekV32", 163_840),
+    "glm_moe_dsa": _decoder(moe.glm_moe_dsa, "GlmMoeDsa", 202_752),
+    "bailing_moe_v2": _decoder(moe.bailing_moe_v2, "BailingMoeV2", 32_768),
+    "bailing_hybrid": _decoder(recurrent.bailing_hybrid, "BailingHybrid", 262_144),
+    "kimi_linear": _decoder(recurrent.kimi_linear, "KimiLinear", 1_048_576),
+    "minimax": _decoder(recurrent.minimax, "MiniMax", 131_072),
+    "qwen3_next": _decoder(recurrent.qwen3_next, "Qwen3Next", 32_768),
+    "qwen3_5_text": _decoder(recurrent.qwen3_5_text, "Qwen3_5", 32_768),
+    "qwen3_5_moe_text": _decoder(recurrent.qwen3_5_moe_text, "Qwen3_5Moe", 32_768),
+    "falcon_h1": _decoder(recurrent.falcon_h1, "FalconH1", 8192),
+    "nemotron_h": Family(build=recurrent.nemotron_h, wrapped_class="NemotronHBlock", max_tokens=4096),
+    "mamba": Family(build=recurrent.mamba, wrapped_class="MambaBlock"),
+    "mamba2": Family(build=recurrent.mamba2, wrapped_class="Mamba2Block"),
     "gpt_oss": _decoder(moe.gpt_oss, "GptOss", 131_072),
     "falcon": _decoder(classic.falcon, "Falcon", 2048),
     "opt": _decoder(classic.opt, "OPT", 2048),
