@@ -65,12 +65,13 @@ def test_calibrated_engines_and_accelerators_exist_and_know_it():
 
 @pytest.mark.parametrize("name", engines())
 def test_a_number_of_an_engine_is_its_record_times_the_factor(name: str):
-    records, settings = table(f"engines/{name}")["time"], engine_settings(name)["time"]
+    record, settings = table(f"engines/{name}"), engine_settings(name)["time"]
+    records, whose = record["time"], record.get("like", name)
     numbers = {field: number for field, number in settings.items() if isinstance(number.value, float)}
 
-    expected = {field: records[field]["value"] * product("engine", {name}, field) for field in numbers}
+    expected = {field: records[field]["value"] * product("engine", {whose}, field) for field in numbers}
     assert {field: n.value for field, n in numbers.items()} == pytest.approx(expected, rel=1e-12)
-    moved = {field for field in numbers if factor_of("engine", (name,), field) is not None}
+    moved = {field for field in numbers if factor_of("engine", (whose,), field) is not None}
     assert {field for field in moved if numbers[field].source != fitted().source} == set()
     assert {
         field for field in moved if f"{records[field]['value']:g}" not in numbers[field].condition

@@ -45,6 +45,7 @@ from escala.report import (
     emit_view,
     explain_view,
     operations_view,
+    reasoning,
     trace_view,
     validate_view,
 )
@@ -61,7 +62,7 @@ COMMANDS = commands_of(click.Context(cli))
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
-    *(answer, emit_view, explain_view, catalog_view, doctor, validate_view, operations_view),
+    *(answer, reasoning, emit_view, explain_view, catalog_view, doctor, validate_view, operations_view),
     *(trace_view, beside),
     check_answer,
     *(bench_record, ladder),

@@ -3,9 +3,11 @@ import pytest
 
 from escala.model.scaling import (
     STUDENT_80,
+    amdahl_speedup,
     efficiency,
     efficiency_ends,
     fit,
+    gustafson_speedup,
     serial_share,
     speedup,
 )
@@ -97,3 +99,19 @@ def test_two_points_give_shares_without_an_interval_and_one_gives_none():
     assert two.losses[0].share == pytest.approx(0.1, rel=1e-12)
     assert two.cost_error(np.array([4.0])) is None
     assert fit(RATIOS[:1], np.ones(1), None, None, is_weak=False) is None
+
+
+def test_amdahl_ends_at_one_over_the_serial_share():
+    # f = 0.05: 1 / (0.05 + 0.95 / 19) = 10 on 19 devices, at most 20
+    assert amdahl_speedup(0.05, np.array([1.0, 19.0, np.inf])) == pytest.approx([1.0, 10.0, 20.0], rel=1e-12)
+
+
+def test_gustafson_grows_with_the_devices():
+    # 64 - 0.05 * 63 = 60.85
+    assert gustafson_speedup(0.05, np.array([1.0, 64.0])) == pytest.approx([1.0, 60.85], rel=1e-12)
+
+
+def test_karp_flatt_finds_the_share_that_amdahl_put_in():
+    ratios = np.array([2.0, 8.0, 64.0])
+
+    assert serial_share(amdahl_speedup(0.03, ratios), ratios) == pytest.approx([0.03] * 3, rel=1e-9)

@@ -10,8 +10,9 @@ from escala.errors import InvalidInput
 from escala.model.plan import Plan
 from escala.model.problem import Problem
 from escala.model.workload import Workload
+from escala.planning.resizing import case_of
 from escala.report.scale_view import counts_of
-from escala.training.study import case_of, scaled
+from escala.training.study import scaled
 
 PLAN = Plan(dp=4, zero=3, shard=4, reshard=True, micro_batch=2, micro_batches=4)
 

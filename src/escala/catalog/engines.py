@@ -1,7 +1,8 @@
 """Engines (framework generations) and the shared assumptions. Knows how their files look, not what they mean.
 
 data/engines/<name>.toml:   title, versions, source, lacks, and one table a number in [time] and [memory],
-                            and in [messages.BACKEND] where it is known how it sends on that backend
+                            and in [messages.BACKEND] where it is known how it sends on that backend;
+                            `like` names an engine that it wraps, whose fitted factors hold for it as well
 data/assumptions.toml:      one table a number
 A number is `{ value, source, kind, low, high, formula }`; value in base units, a word or a switch where the
 field is one. `source` is a key of the file's [sources] or itself a public title.
@@ -30,7 +31,7 @@ from escala.model.engine import Engine, EngineMemory, EngineMessages, EngineTime
 
 KINDS: Final = ("fit", "read", "traced", "physics", "assumption")
 _NEEDED_KEYS: Final = {"title", "versions", "source", "time", "memory"}
-_ENGINE_KEYS: Final = _NEEDED_KEYS | {"lacks", "aliases", "sources", "schema", "messages"}
+_ENGINE_KEYS: Final = _NEEDED_KEYS | {"lacks", "like", "aliases", "sources", "schema", "messages"}
 _SETTING_KEYS: Final = {"value", "source", "kind", "low", "high", "formula", "condition", "date"}
 _Record = TypeVar("_Record", EngineTime, EngineMemory, EngineMessages, Assumptions)
 _MESSAGES: Final = "messages."
@@ -101,7 +102,11 @@ def engine_settings(name: str) -> Mapping[str, Mapping[str, Setting]]:
     file, table = f"{known}.toml", _engine_table(known)
     sources = sources_of(file, table.get("sources", {}))
     return {
-        "time": _fitted("engine", known, settings_of(EngineTime, file, "time", table["time"], sources)),
+        "time": _fitted(
+            "engine",
+            table.get("like", known),
+            settings_of(EngineTime, file, "time", table["time"], sources),
+        ),
         "memory": settings_of(EngineMemory, file, "memory", table["memory"], sources),
         **{
             f"{_MESSAGES}{backend}": settings_of(EngineMessages, file, f"{_MESSAGES}{backend}", own, sources)

@@ -173,3 +173,27 @@ what_options = stacked(
         "--engine", default="pytorch", metavar="NAME", show_default=True, help="Software that runs it."
     ),
 )
+reason_options = stacked(
+    click.option(
+        "--batch",
+        metavar="LOW..HIGH",
+        help="Global batches: take the best to the target.",
+    ),
+    click.option(
+        "--critical-batch",
+        metavar="N|RUN",
+        help="Critical batch in samples, or a run with --noise.",
+    ),
+    click.option(
+        "--keep",
+        type=Number(0.01, 1.0),
+        metavar="SHARE",
+        help="Efficiency to keep; says which batch does.",
+    ),
+    click.option(
+        "--loader-samples-per-s",
+        type=Number(1e-3, 1e12),
+        metavar="X",
+        help="What one node's loader feeds.",
+    ),
+)

@@ -12,6 +12,7 @@ from escala.cli.options import (
     devices,
     examples,
     json_option,
+    reason_options,
     switch,
     what_options,
     where_options,
@@ -32,6 +33,8 @@ EXAMPLES = (
     "escala plan gpt3-175b --gpus 1024 --gpu a100-sxm-80gb --fix tp=8,pp=8,16",
     "escala plan mixtral-8x7b --gpu h100-sxm --max-gpus 64 --json",
     "escala plan qwen3-8b --gpus 4 --gpu a100-sxm-80gb --method lora -o plan.json",
+    "escala plan llama-3.1-8b --gpus 256 --gpu h100-sxm --tokens 2T --batch 256..4096",
+    "escala plan resnet-50 --gpus 1024 --gpu a100-sxm-40gb --keep 0.85",
 )
 
 
@@ -56,6 +59,7 @@ EXAMPLES = (
 @switch("--all-placements/--no-all-placements", help="Also try mesh orders without TP innermost.")
 @click.option("--min-gpus", type=devices, help="Fewest devices to try, instead of --gpus.")
 @click.option("--max-gpus", type=devices, help="Most devices to try, instead of --gpus.")
+@reason_options
 @calibration_option
 @click.option("-o", "--output", metavar="FILE", help="Write the recommended plan to a file.")
 @json_option
@@ -85,12 +89,15 @@ def command(model: str, as_json: bool, output: str | None, **given: Any) -> int:
 
 def ask(model: str, given: dict[str, Any]) -> "Asked":
     """Search the plans that the options allow, on the devices that they name or on as many as it takes."""
+    from dataclasses import replace
+
     from escala.cli.question import cluster_of, question_of
     from escala.planning.defaults import answerable, precision_code
     from escala.planning.space import SpaceLimits
     from escala.report.calibrate_view import under
     from escala.report.planwords import narrowed
     from escala.report.problem_view import refuse_less_than_a_step
+    from escala.report.reasoning_ask import told_of
 
     has_range = given["min_gpus"] is not None or given["max_gpus"] is not None
     if has_range and given["gpus"] is not None:
@@ -104,8 +111,8 @@ def ask(model: str, given: dict[str, Any]) -> "Asked":
         return _ask_how_many(model, given, limits)
     problem, assumed = answerable(question_of(model, given, cluster_of(given, given["gpus"])))
     refuse_less_than_a_step(problem)
-    problem = under(problem, given["calibration"])
-    return _searched(problem, assumed, limits, given, problem.cluster)
+    problem, told = told_of(under(problem, given["calibration"]), limits, given)
+    return replace(_searched(problem, assumed, limits, given, problem.cluster), told=told)
 
 
 def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "Asked":
@@ -118,8 +125,11 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
     from escala.report.calibrate_view import under
     from escala.report.planwords import objective_of
     from escala.report.problem_view import refuse_less_than_a_step
+    from escala.report.reasoning_ask import curve_told
 
     least, most = given["min_gpus"] or 1, given["max_gpus"] or MOST_TRIED_DEVICES
+    if given["batch"] is not None:
+        raise InvalidInput("--batch compares batches on one number of devices; add --gpus N")
     if least > most:
         raise InvalidInput(f"--min-gpus {least} is above --max-gpus {most}; give a range that is not empty")
     whole = cluster_of(given, most if given["cluster"] is None else given["max_gpus"])
@@ -130,7 +140,8 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
     devices = points.fewest or whole.devices
     smaller = replace(problem, cluster=cluster_of(given, devices)) if given["gpu"] else on(problem, devices)
     smaller = under(smaller, own)
-    return replace(_searched(smaller, assumed, limits, given, whole), curve=points)
+    told = curve_told(given)
+    return replace(_searched(smaller, assumed, limits, given, whole), curve=points, told=told)
 
 
 def _searched(

@@ -35,7 +35,7 @@ def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """
     known, time = problem.assumptions, problem.engine.time
     is_sharded = (plans.zero >= 3) & (plans.shard > 1)
-    gather, scatter = _layer_traffic(problem, plans, rank)
+    gather, scatter = layer_traffic(problem, plans, rank)
     gather, scatter = gather * time.gather_ratio, scatter * time.gather_ratio
     forward, again, scatters = gathers_per_step(problem, plans)
     if not problem.messages.prefetches:
@@ -65,7 +65,7 @@ def _is_eager(problem: Problem, plans: Plans) -> Bool:
     return np.asarray(problem.engine.time.reduces_every_micro_batch & (plans.pp == 1))
 
 
-def _layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64]:
+def layer_traffic(problem: Problem, plans: Plans, rank: Rank) -> tuple[F64, F64]:
     """Seconds to gather all weights of the rank once, and to reduce-scatter its gradients once.
 
     Dense parameters over the shard group, experts over the ranks of it that hold the same ones.
@@ -103,7 +103,7 @@ def gradient_sync_s(problem: Problem, plans: Plans, rank: Rank, bubble: F64) -> 
     (all_reduce_grads is on unless set_requires_all_reduce turns it off).
     """
     time = problem.engine.time
-    traffic_s = _replica_traffic(problem, plans, rank)
+    traffic_s = replica_traffic(problem, plans, rank)
     early_s = traffic_s - last_bucket_s(problem, plans, rank)
     seen = rank.wires.replicas.hidden_share
     hidden = np.where(np.isnan(seen), time.gradient_hidden, seen)
@@ -184,7 +184,7 @@ def last_bucket_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     last_bytes = np.where(after_first > 0, after_first - whole * known.gradient_bucket_bytes, gradient_bytes)
     is_late = (plans.zero >= 3) & (not known.prefetches)
     last_s = rank.wires.replicas.reduce_s(last_bytes)
-    return np.asarray(np.where(is_late, _replica_traffic(problem, plans, rank), last_s), np.float64)
+    return np.asarray(np.where(is_late, replica_traffic(problem, plans, rank), last_s), np.float64)
 
 
 def buckets(problem: Problem, gradient_bytes: F64) -> F64:
@@ -196,7 +196,8 @@ def buckets(problem: Problem, gradient_bytes: F64) -> F64:
     return 1.0 + np.ceil(after_first / known.gradient_bucket_bytes)
 
 
-def _replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
+def replica_traffic(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Seconds to reduce all gradients over replicas once, and to gather the new weights; nothing hidden."""
     dense, expert = rank.parts.trained_dense, rank.parts.trained_expert
     by_unit = units(problem, rank) if problem.messages.counts_ends else 1.0
     dense_s = _reduce(problem, plans, dense / held_ranks(plans), rank.wires.replicas, by_unit)

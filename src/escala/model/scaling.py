@@ -46,6 +46,22 @@ def serial_share(speedups: F64, ratios: F64) -> F64:
         return (1.0 / speedups - 1.0 / ratios) / (1.0 - 1.0 / ratios)
 
 
+def amdahl_speedup(serial: F64 | float, ratios: F64) -> F64:
+    """Speed-up of the same work: 1 / (f + (1 - f) / p), at most 1 / f.
+
+    Source: Amdahl 1967, AFIPS 30.
+    """
+    return np.asarray(1.0 / (serial + (1.0 - serial) / ratios), np.float64)
+
+
+def gustafson_speedup(serial: F64 | float, ratios: F64) -> F64:
+    """Speed-up when the work grows with the devices: p - f (p - 1).
+
+    Source: Gustafson 1988, Communications of the ACM 31(5).
+    """
+    return np.asarray(ratios - serial * (ratios - 1.0), np.float64)
+
+
 def serial_growth(ratios: F64) -> F64:
     """Devices - 1: while one device does what is serial, p - 1 others wait (Amdahl 1967)."""
     return ratios - 1.0

@@ -1,13 +1,14 @@
 """How many devices: the fewest that fit, the strong-scaling curve, where more devices stop paying."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Final
 
+from escala.model.estimate import Estimate
 from escala.model.plan import Plan
 from escala.model.problem import Problem
-from escala.planning.search import Found, Objective, search
+from escala.planning.search import Objective, search
 from escala.planning.space import SpaceLimits
 from escala.planning.why import resized
 
@@ -19,7 +20,7 @@ WORTH: Final = 0.8
 class ScalePoint:
     """The best plan on some devices; efficiency is against the first point of the curve.
 
-    `interval_ratio` is the factor of the 80 % interval of its step time.
+    `interval_ratio` is the factor of the 80 % interval of its step time, `terms_s` what the step consists of.
     """
 
     devices: int
@@ -31,6 +32,7 @@ class ScalePoint:
     energy_j: float | None
     cost_usd: float | None
     is_risky: bool = False
+    terms_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +73,14 @@ def curve(
     for devices in counts(problem, least, limit):
         found = search(on(problem, devices), limits, objective=objective, top=1)
         if found.ranking is not None:
-            points.append(_point(found, devices, points))
+            points.append(point(found.ranking, devices, points, is_risky=found.is_risky))
     return Curve(points=tuple(points), fewest=points[0].devices if points else None, worth=_worth(points))
 
 
-def _point(found: Found, devices: int, before: list[ScalePoint]) -> ScalePoint:
-    ranking = found.ranking
-    assert ranking is not None
+def point(
+    ranking: Estimate, devices: int, before: Sequence[ScalePoint], *, is_risky: bool = False
+) -> ScalePoint:
+    """The first plan of an estimate as the next point behind others."""
     step_s = float(ranking.step_s[0])
     ideal_s = before[0].step_s * before[0].devices / devices if before else step_s
     footprint = ranking.footprint
@@ -88,7 +91,8 @@ def _point(found: Found, devices: int, before: list[ScalePoint]) -> ScalePoint:
         interval_ratio=float(ranking.interval_ratio[0]),
         mfu=float(ranking.mfu[0]),
         efficiency=ideal_s / step_s,
-        is_risky=found.is_risky,
+        is_risky=is_risky,
+        terms_s={each.name: float(getattr(ranking.time, each.name)[0]) for each in fields(ranking.time)},
         energy_j=None if footprint.energy_j is None else float(footprint.energy_j[0]),
         cost_usd=None if footprint.cost_usd is None else float(footprint.cost_usd[0]),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from escala.model.cluster import Torus
+from escala.report.reasoning import GrowthView, Reasons
 
 PLAN_SCHEMA: Final = "escala/plan@1"
 
@@ -197,12 +198,16 @@ class ScalePointView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingView:
-    """How few devices fit, and up to how many each doubling keeps `worth_share` of its ideal speed-up."""
+    """How few devices fit, and up to how many each doubling keeps `worth_share` of its ideal speed-up.
+
+    `theory` reads the same points as the classics do.
+    """
 
     fewest: int | None
     worth: int | None
     worth_share: float
     points: tuple[ScalePointView, ...]
+    theory: GrowthView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +261,7 @@ class Answer:
 
     `considered` plans are in the space, `estimated` were predicted in full, `feasible` of them fit.
     Plans within `tie_share` of each other are ties. `energy_unknown` says why there is no energy,
-    `broken_fix` why no plan keeps to --fix.
+    `broken_fix` why no plan keeps to --fix. `reasons` are those of the recommended plan.
     """
 
     schema: str
@@ -287,3 +292,4 @@ class Answer:
     advice: tuple[RemedyView, ...]
     scaling: ScalingView | None
     sites: SitesView | None = None
+    reasons: Reasons | None = None

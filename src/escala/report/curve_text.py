@@ -18,6 +18,7 @@ from escala.report.layout import (
     table_of,
 )
 from escala.report.numbers import count, plural, seconds
+from escala.report.reasoning_text import end_words
 from escala.units import digits, percent
 
 
@@ -34,6 +35,9 @@ def print_scaling(console: Console, given: Answer, scaling: ScalingView) -> None
     hanging(console, "GPUs", [row for each in lines for row in flow([each], room(console))], style=STRONG)
     put(console)
     print_curve(console, scaling.points)
+    if scaling.theory is not None:
+        hanging(console, "Stops", flow(end_words(scaling.theory), room(console)))
+        put(console)
     devices = f"{count(given.cluster.devices)} device{plural(given.cluster.devices)}"
     put(console, Text(f"The plans on {devices}:", style=STRONG))
     near = f"the simplest within {percent(given.tolerance)} of it"

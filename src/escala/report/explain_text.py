@@ -27,6 +27,7 @@ from escala.report.layout import (
 )
 from escala.report.measured_text import lacking
 from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, seconds
+from escala.report.reasoning_text import print_full
 from escala.report.trace_text import print_trace
 from escala.units import percent
 
@@ -48,6 +49,8 @@ def print_explained(console: Console, given: Explained) -> None:
     if given.trace is not None:
         print_trace(console, given.trace)
     print_others(console, given)
+    if given.reasons is not None:
+        print_full(console, given.reasons)
     print_changes(console, given)
     width = room(console)
     print_doubt(console, given)

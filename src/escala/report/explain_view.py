@@ -21,6 +21,8 @@ from escala.report.answer import CalibrationView, ClusterView, FamilyView, PlanV
 from escala.report.plan_view import plan_view, terms
 from escala.report.planfile import PlanFile
 from escala.report.problem_view import calibration_view, cluster_view, doubt, workload_view
+from escala.report.reasoning import Reasons
+from escala.report.reasoning_view import Told, reasons
 from escala.report.reasons import against
 from escala.report.rules import repairs
 from escala.report.trace_view import TraceView
@@ -101,6 +103,7 @@ class Explained:
     tie_share: float
     calibration: CalibrationView
     doubt: str
+    reasons: Reasons | None = None
     trace: TraceView | None = None
 
 
@@ -144,6 +147,7 @@ def explained(file: PlanFile, row: int) -> Explained:
         tie_share=TOLERANCE,
         calibration=calibration_view(problem),
         doubt=doubt(problem, result, 0),
+        reasons=reasons(problem, plan, file.searched.limits, Told()) if story else None,
     )
 
 

@@ -36,6 +36,8 @@ from escala.report.numbers import (
     seconds,
     short,
 )
+from escala.report.reasoning import Reasons
+from escala.report.reasoning_text import print_short, print_target
 from escala.report.refusal_text import print_refusal
 from escala.units import difference, digits, percent
 
@@ -54,6 +56,8 @@ def print_answer(console: Console, given: Answer) -> None:
         print_choice(console, given, given.plans[given.recommended])
         print_ranking(console, given)
         print_sites(console, given)
+    if given.reasons is not None:
+        print_reasons(console, given, given.reasons)
     if given.considered or not given.fixed:
         print_families(console, given)
     print_assumptions(console, given)
@@ -162,6 +166,13 @@ def sites_words(sites: SitesView, tolerance: float) -> list[str]:
     if sites.crossover_bytes_per_s == 0.0:
         return [f"local steps do not pay at any bandwidth: {both}"]
     return [f"{where} {gained}", here, share, "what they do to the loss is not predicted"]
+
+
+def print_reasons(console: Console, given: Answer, reasons: Reasons) -> None:
+    """Batches to the target where they were asked for, then the short form of what is behind the choice."""
+    if reasons.target is not None:
+        print_target(console, reasons.target, reasons.batch.learning_rate_rule)
+    print_short(console, reasons)
 
 
 def print_families(console: Console, given: Answer) -> None:

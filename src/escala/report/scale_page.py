@@ -13,6 +13,7 @@ from escala.report.scale_text import (
     headline,
     lost_row,
     rate,
+    tune_lines,
 )
 from escala.training.study import Scaled
 
@@ -35,7 +36,7 @@ def _parts(given: Scaled) -> Iterator[str]:
     yield section(
         "What is lost", table(lost, map(lost_row, given.points)), "shares of the step, means over ranks"
     )
-    yield from map(paragraph, fit_lines(given))
+    yield from map(paragraph, (*fit_lines(given), *tune_lines(given)))
     yield section("Ahead", table(("devices", "by the fit", "by the model"), map(ahead_row, given.ahead)))
     yield section(
         "Published curves of the same kind",

@@ -10,6 +10,7 @@ from escala.errors import one_line
 from escala.model.scaling import Loss
 from escala.report.layout import STRONG, add_row, folded, hanging, put, put_table, room, table_of
 from escala.report.numbers import count, seconds
+from escala.report.reasoning_text import MOST, saving
 from escala.training.study import Ahead, Point, Scaled
 from escala.units import digits, percent, show_si
 
@@ -34,7 +35,12 @@ def print_scaled(console: Console, given: Scaled) -> None:
         ("Published", ("curve", "devices", "kept per doubling"), map(curve_row, given.published)),
     ):
         _print_table(console, title, heads, rows)
-    for label, lines in (("Fit", fit_lines(given)), ("Note", given.notes), ("Unsaid", given.unsaid)):
+    for label, lines in (
+        ("Fit", fit_lines(given)),
+        ("Tune", tune_lines(given)),
+        ("Note", given.notes),
+        ("Unsaid", given.unsaid),
+    ):
         hanging(console, label, [part for each in lines for part in folded(Text(each), room(console))])
 
 
@@ -125,6 +131,14 @@ def _print_table(
     for each in found:
         add_row(table, *each)
     put_table(console, table)
+
+
+def tune_lines(given: Scaled) -> list[str]:
+    """The largest gains of settings on the most devices, in use and not."""
+    used = [saving(each) for each in given.settings if each.is_used][:MOST]
+    others = [saving(each) for each in given.settings if not each.is_used][:MOST]
+    lines = [f"in use: {' · '.join(used)}"] if used else []
+    return [*lines, f"not yet: {' · '.join(others)}"] if others else lines
 
 
 def fit_lines(given: Scaled) -> list[str]:

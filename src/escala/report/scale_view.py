@@ -19,6 +19,7 @@ from escala.measurement.bench.host import host_facts, usable_cores
 from escala.measurement.bench.place import refuse_elsewhere
 from escala.measurement.bench.request import checked_kind, make_writable
 from escala.measurement.job.request import require_torch
+from escala.planning.resizing import Case, case_of
 from escala.report.calibrate_view import under
 from escala.report.planfile import PlanFile, plan_document
 from escala.report.saved import chosen_plan
@@ -29,7 +30,7 @@ from escala.training.job import Choices, Job, Saving
 from escala.training.launch import start
 from escala.training.launch.lock import only_run
 from escala.training.launch.start import environment
-from escala.training.study import Case, Scaled, case_of, scaled
+from escala.training.study import Scaled, scaled
 from escala.wholefile import write_together
 
 RESULT_FILE, PAGE_FILE = "scale.json", "scale.html"

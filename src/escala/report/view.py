@@ -1,6 +1,6 @@
 """Builds the answer to `plan` from a search: the ranking, the techniques, the remedies, the curve."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 
 from escala import __version__
@@ -37,6 +37,9 @@ from escala.report.problem_view import (
     tokens_per_step,
     workload_view,
 )
+from escala.report.reasoning import Reasons
+from escala.report.reasoning_view import Told, curve_reading
+from escala.report.reasoning_view import reasons as reasons_of
 from escala.report.rules import broken_fix
 from escala.units import HOUR_S
 
@@ -50,6 +53,7 @@ class Asked:
     found: Found
     assumed: tuple[Assumed, ...]
     curve: Curve | None = None
+    told: Told = field(default_factory=Told)
 
 
 def answer(asked: Asked) -> Answer:
@@ -82,8 +86,9 @@ def answer(asked: Asked) -> Answer:
         calibration=calibration_view(problem),
         doubt=doubt(problem, found.ranking, found.recommended),
         advice=remedy_views(asked),
-        scaling=None if asked.curve is None else scaling_view(problem, asked.curve),
+        scaling=None if asked.curve is None else scaling_view(problem, asked.curve, asked.told.keep),
         sites=sites_view(asked),
+        reasons=chosen_reasons(asked),
     )
 
 
@@ -106,6 +111,14 @@ def sites_view(asked: Asked) -> SitesView | None:
         pays_always=not is_finite,
         least_local_steps=found.least_steps,
     )
+
+
+def chosen_reasons(asked: Asked) -> Reasons | None:
+    """The reasons behind the recommended plan."""
+    ranking, chosen = asked.found.ranking, asked.found.recommended
+    if ranking is None or chosen is None:
+        return None
+    return reasons_of(asked.problem, ranking.plans[chosen], asked.limits, asked.told)
 
 
 def _fixed(limits: SpaceLimits) -> dict[str, tuple[str, ...]]:
@@ -166,10 +179,16 @@ def remedy_views(asked: Asked) -> tuple[RemedyView, ...]:
     )
 
 
-def scaling_view(problem: Problem, curve: Curve) -> ScalingView:
-    """The strong-scaling curve with rates and device-hours."""
+def scaling_view(problem: Problem, curve: Curve, keep: float | None = None) -> ScalingView:
+    """The strong-scaling curve with rates, device-hours and what theory reads in it."""
     points = tuple(_point(problem, each) for each in curve.points)
-    return ScalingView(fewest=curve.fewest, worth=curve.worth, worth_share=WORTH, points=points)
+    return ScalingView(
+        fewest=curve.fewest,
+        worth=curve.worth,
+        worth_share=WORTH,
+        points=points,
+        theory=curve_reading(problem, curve, keep),
+    )
 
 
 def _point(problem: Problem, given: ScalePoint) -> ScalePointView:

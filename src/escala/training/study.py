@@ -4,8 +4,7 @@ Knows plans and finished runs; starts none.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import gcd
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,30 +17,18 @@ from escala.measurement.profile.record import Profile
 from escala.model.columns import F64
 from escala.model.estimate import estimate
 from escala.model.network import Experts
-from escala.model.plan import Plan, Plans
+from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
 from escala.model.scaling import Fit, efficiency, efficiency_ends, fit, serial_share, speedup
+from escala.planning.resizing import Case, case_of
 from escala.planning.simplicity import describe as title_of
-from escala.planning.why import resized
+from escala.planning.tuning import Setting, settings
 from escala.training.conclude import Trained
 
 SCALE_SCHEMA: Final = "escala/scale@1"
 AHEAD: Final = (2, 4)
 """Times the most devices of the study: the next two doublings."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """The job on so many devices: the problem on a part of the cluster, and the plan."""
-
-    problem: Problem
-    plan: Plan
-
-    @property
-    def devices(self) -> int:
-        """Devices of the plan."""
-        return self.plan.devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +78,10 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """The document of `escala scale`; `published` are curves of the same kind, `unsaid` what is not told."""
+    """The document of `escala scale`; `published` are curves of the same kind, `unsaid` what is not told.
+
+    `settings` are worth so much on the most devices by the model.
+    """
 
     schema: str
     escala: str
@@ -105,46 +95,7 @@ class Scaled:
     published: tuple[Curve, ...]
     notes: tuple[str, ...]
     unsaid: tuple[str, ...]
-
-
-def case_of(problem: Problem, plan: Plan, devices: int, *, is_weak: bool) -> Case:
-    """The same plan with another data-parallel degree: the global batch kept, or the samples of a device."""
-    copy = plan.tp * plan.pp * plan.cp
-    if devices % copy:
-        raise InvalidInput(
-            f"{devices} devices do not hold copies of tp x pp x cp = {copy}; give multiples of it"
-        )
-    made = _shared(replace(plan, dp=devices // copy), plan)
-    if not is_weak:
-        made = _batched(made, plan.dp * plan.micro_batch * plan.micro_batches)
-    batch = made.dp * made.micro_batch * made.micro_batches
-    work = replace(problem.workload, global_batch=batch)
-    return Case(problem=replace(problem, workload=work, cluster=resized(problem.cluster, devices)), plan=made)
-
-
-def _shared(made: Plan, plan: Plan) -> Plan:
-    """States over all ranks as before, or in groups of the same size; nothing to share on one rank."""
-    ranks = made.dp * made.cp
-    if ranks % plan.ep:
-        raise InvalidInput(f"ep = {plan.ep} does not divide dp x cp = {ranks} of {made.devices} devices")
-    if plan.zero == 0 or ranks == 1:
-        return replace(made, zero=0, shard=1, reshard=False)
-    shard = ranks if plan.shard == plan.dp * plan.cp else min(plan.shard, ranks)
-    if ranks % shard:
-        raise InvalidInput(f"groups of {shard} do not divide dp x cp = {ranks} of {made.devices} devices")
-    return replace(made, shard=shard)
-
-
-def _batched(made: Plan, global_batch: int) -> Plan:
-    """The same global batch: other micro-batches in number, smaller ones where it has to be."""
-    if global_batch % made.dp:
-        raise InvalidInput(
-            f"{made.dp} replicas on {made.devices} devices do not divide the global batch {global_batch}; "
-            "give other numbers of devices, or --weak"
-        )
-    samples = global_batch // made.dp
-    micro_batch = gcd(made.micro_batch, samples)
-    return replace(made, micro_batch=micro_batch, micro_batches=samples // micro_batch)
+    settings: tuple[Setting, ...] = ()
 
 
 def scaled(
@@ -174,6 +125,7 @@ def scaled(
         published=tuple(nearest(read_rows().rows, **kind, devices=first.devices)),
         notes=notes,
         unsaid=tuple(unsaid),
+        settings=tuple(settings(ran[-1].problem, ran[-1].plan)) if ran else (),
     )
 
 

@@ -1,0 +1,229 @@
+"""Where more devices stop paying, and why: the same batch on ever more devices, read as theory reads it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from escala.errors import InvalidInput
+from escala.model.cluster import Link
+from escala.model.columns import F64
+from escala.model.estimate import estimate
+from escala.model.memory import Verdict
+from escala.model.plan import Plan, Plans
+from escala.model.problem import Problem
+from escala.model.scaling import amdahl_speedup, gustafson_speedup, serial_share
+from escala.planning.resizing import Case, case_of
+from escala.planning.scaling import WORTH, ScalePoint, point
+from escala.units import HOUR_S
+
+RISES: Final = 1.1
+"""A serial share that is this much larger at the last point than at the second rises (a convention)."""
+LARGEST: Final = 1 << 20
+"""Devices up to which a layout is stretched."""
+
+
+class Trend:
+    """What the serial share says: it stays (serial work), rises (overhead), falls."""
+
+    FLAT = "flat"
+    RISING = "rising"
+    FALLING = "falling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """One point of a curve in the terms of the classics; the first has no serial share.
+
+    `amdahl` is the speed-up that this point's serial share lets the same work have at most on any number of
+    devices (None: no end), `gustafson` the speed-up of work that grows with the devices. `j_per_saved_s` and
+    `usd_per_saved_hour` are what each saved second or hour costs more than at the point before.
+    """
+
+    devices: int
+    speedup: float
+    serial_share: float | None
+    amdahl: float | None
+    gustafson: float | None
+    j_per_saved_s: float | None
+    usd_per_saved_hour: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """The first number of devices on which less than the bound is kept, and what bends the curve there.
+
+    `term` grew most, in device-seconds, since the first point, to `term_share` of the step. `link` is the one
+    whose doubled bandwidth helps most, `link_efficiency` what is kept then; empty and None where none helps.
+    """
+
+    devices: int
+    efficiency: float
+    term: str
+    term_share: float
+    link: str
+    link_efficiency: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A curve in numbers of theory; `least_energy` and `least_cost` are devices, None where unknown.
+
+    `ends` says why the last point is the last one, empty where the asker chose it.
+    """
+
+    keep: float
+    points: tuple[ScalePoint, ...]
+    laws: tuple[Law, ...]
+    trend: str | None
+    stop: Stop | None
+    least_energy: int | None
+    least_cost: int | None
+    ends: str = ""
+
+
+def stretched(problem: Problem, plan: Plan, *, keep: float = WORTH, most: int = LARGEST) -> Reading:
+    """The same layout on 1, 2, 4, ... times its devices, the batch kept, until too little is kept.
+
+    Two doublings at least, as far as the batch and the links reach.
+    """
+    points: list[ScalePoint] = []
+    devices, ends = plan.devices, ""
+    while devices <= most:
+        try:
+            case = case_of(problem, plan, devices, is_weak=False)
+        except InvalidInput as error:
+            ends = str(error).partition(";")[0]
+            break
+        told = estimate(case.problem, Plans.of(case.plan))
+        if int(told.reject[0]):
+            ends = f"{devices:,} devices: the layout cannot be run"
+            break
+        is_risky = bool(told.memory.verdict[0] == Verdict.RISKY)
+        points.append(point(told, devices, points, is_risky=is_risky))
+        if points[-1].efficiency < keep and len(points) > 2:
+            break
+        devices *= 2
+    return reading(points, lambda each: case_of(problem, plan, each.devices, is_weak=False), keep, ends)
+
+
+def reading(
+    points: Sequence[ScalePoint], case: Callable[[ScalePoint], Case], keep: float = WORTH, ends: str = ""
+) -> Reading:
+    """The numbers of a curve; `case` gives the question behind a point."""
+    return Reading(
+        keep=keep,
+        points=tuple(points),
+        laws=tuple(laws(points)),
+        trend=_trend(points),
+        stop=_stop(points, case, keep),
+        least_energy=_least(points, [each.energy_j for each in points]),
+        least_cost=_least(points, [each.cost_usd for each in points]),
+        ends=ends,
+    )
+
+
+def laws(points: Sequence[ScalePoint]) -> list[Law]:
+    """Amdahl, Gustafson and Karp-Flatt at every point, and the price of each saved second."""
+    if not points:
+        return []
+    ratios, gains = _ratios(points)
+    shares = serial_share(gains, ratios)
+    found = [_law(points[0], None, 1.0, 1.0, float("nan"))]
+    for row, (one, two) in enumerate(pairwise(points), start=1):
+        found.append(_law(two, one, float(gains[row]), float(ratios[row]), float(shares[row])))
+    return found
+
+
+def _ratios(points: Sequence[ScalePoint]) -> tuple[F64, F64]:
+    devices, step_s = (np.array([getattr(each, name) for each in points]) for name in ("devices", "step_s"))
+    return devices / devices[0], step_s[0] / step_s
+
+
+def _law(here: ScalePoint, before: ScalePoint | None, gain: float, ratio: float, share: float) -> Law:
+    is_first = before is None
+    known = np.array([ratio])
+    return Law(
+        devices=here.devices,
+        speedup=gain,
+        serial_share=None if is_first else share,
+        amdahl=None if is_first or share <= 0 else float(amdahl_speedup(share, np.array([np.inf]))[0]),
+        gustafson=None if is_first else float(gustafson_speedup(share, known)[0]),
+        j_per_saved_s=_per_saved_s(here, before, "energy_j"),
+        usd_per_saved_hour=_hourly(_per_saved_s(here, before, "cost_usd")),
+    )
+
+
+def _hourly(per_second: float | None) -> float | None:
+    return None if per_second is None else per_second * HOUR_S
+
+
+def _per_saved_s(here: ScalePoint, before: ScalePoint | None, name: str) -> float | None:
+    """What a step takes more / seconds that it is shorter; None where it is no shorter or unknown."""
+    if before is None or here.step_s >= before.step_s:
+        return None
+    one, two = getattr(before, name), getattr(here, name)
+    return None if one is None or two is None else float((two - one) / (before.step_s - here.step_s))
+
+
+def _trend(points: Sequence[ScalePoint]) -> str | None:
+    """Karp and Flatt's reading; None for fewer than three points."""
+    if len(points) < 3:
+        return None
+    ratios, gains = _ratios(points)
+    shares = serial_share(gains, ratios)[1:]
+    if shares[-1] > shares[0] * RISES and shares[-1] > 0:
+        return Trend.RISING
+    return Trend.FALLING if shares[-1] * RISES < shares[0] else Trend.FLAT
+
+
+def _stop(points: Sequence[ScalePoint], case: Callable[[ScalePoint], Case], keep: float) -> Stop | None:
+    found = next((each for each in points if each.efficiency < keep), None)
+    if found is None:
+        return None
+    term, grown_s = _bending(points[0], found)
+    link, kept = _helped(case(points[0]), case(found))
+    helps = kept > found.efficiency * (1.0 + 1e-3)
+    return Stop(
+        devices=found.devices,
+        efficiency=found.efficiency,
+        term=term,
+        term_share=grown_s / found.step_s,
+        link=link if helps else "",
+        link_efficiency=kept if helps else None,
+    )
+
+
+def _bending(first: ScalePoint, here: ScalePoint) -> tuple[str, float]:
+    """The term that takes most device-seconds more than at the first point, and its seconds here."""
+    grown = {name: here.devices * s - first.devices * first.terms_s[name] for name, s in here.terms_s.items()}
+    term = max(grown, key=lambda name: grown[name])
+    return term, here.terms_s[term]
+
+
+def _helped(first: Case, here: Case) -> tuple[str, float]:
+    """The crossed link whose doubled bandwidth keeps most, and what is kept; no name without a link."""
+    best = ("", 0.0)
+    for index, link in enumerate(here.problem.cluster.crossed_links):
+        wide = replace(link, bytes_per_s=2.0 * link.bytes_per_s)
+        kept = _kept(_with(first, index, wide), _with(here, index, wide))
+        best = max(best, (link.name, kept), key=lambda each: each[1])
+    return best
+
+
+def _with(case: Case, index: int, link: Link) -> Case:
+    cluster = case.problem.cluster
+    links = tuple(link if i == index else old for i, old in enumerate(cluster.links))
+    return replace(case, problem=replace(case.problem, cluster=replace(cluster, links=links)))
+
+
+def _kept(first: Case, here: Case) -> float:
+    one, two = (float(estimate(each.problem, Plans.of(each.plan)).step_s[0]) for each in (first, here))
+    return one * first.devices / (two * here.devices)
+
+
+def _least(points: Sequence[ScalePoint], values: Sequence[float | None]) -> int | None:
+    known = [(value, each.devices) for each, value in zip(points, values, strict=True) if value is not None]
+    return min(known)[1] if known else None

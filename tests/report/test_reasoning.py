@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from escala.errors import InvalidInput
+from escala.report.reasoning_ask import critical_of, range_of
+
+
+def test_a_range_has_two_ends():
+    assert range_of("256..4,096") == (256, 4096)
+
+
+@pytest.mark.parametrize("text", ["256", "4096..256", "0..8", "a..b", "1..10000000000"])
+def test_what_is_no_range_is_refused(text):
+    with pytest.raises(InvalidInput, match=r"write for example 256\.\.4096"):
+        range_of(text)
+
+
+def test_a_given_critical_batch_has_no_doubt():
+    found = critical_of("4,096")
+
+    assert (found.batch, found.low, found.high, found.is_measured) == (4096.0, 4096.0, 4096.0, True)
+
+
+@pytest.mark.parametrize("text", ["many", "0", "-3", "nan"])
+def test_what_is_no_critical_batch_is_refused(text):
+    with pytest.raises(InvalidInput, match="neither a number of samples nor a run"):
+        critical_of(text)
+
+
+def test_a_run_tells_its_noise_with_its_interval(tmp_path: Path):
+    tmp_path.joinpath("trained.json").write_text(
+        json.dumps({"schema": "escala/train@1", "noise_batch": 80.0, "noise_low": 40.0, "noise_high": None})
+    )
+
+    found = critical_of(str(tmp_path))
+
+    assert (found.batch, found.low, found.high) == (80.0, 40.0, None)
+    assert found.source.startswith("gradient noise of ")
+
+
+def test_a_run_without_noise_is_refused(tmp_path: Path):
+    path = tmp_path / "trained.json"
+    path.write_text(json.dumps({"schema": "escala/train@1", "noise_batch": None}))
+
+    with pytest.raises(InvalidInput, match="--noise"):
+        critical_of(str(path))
