@@ -95,10 +95,24 @@ def test_a_stretched_layout_ends_where_too_little_is_kept():
 
 
 def test_a_stretched_layout_ends_with_the_batch():
+    # images have no other degree than dp: 16 of them give 16 replicas
     found = stretched(question(16), Plan(dp=8, micro_batch=2), keep=0.01)
 
     assert found.points[-1].devices == 16
-    assert "do not divide" in found.ends
+    assert "no degree can be doubled" in found.ends
+
+
+def test_where_the_batch_ends_another_degree_is_doubled():
+    problem = replace(
+        question(),
+        workload=Workload(network=network("llama-3.2-1b"), sequence_tokens=4096, global_batch=8),
+    )
+
+    found = stretched(problem, Plan(dp=8))
+
+    _, two, *_ = (each.plan for each in found.points)
+    assert two.dp == 8
+    assert two.tp * two.pp * two.cp == 2
 
 
 def test_twice_the_bandwidth_keeps_more_where_messages_bend_the_curve():

@@ -1,6 +1,7 @@
 """Where more devices stop paying, and why: the same batch on ever more devices, read as theory reads it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -12,11 +13,11 @@ from escala.model.cluster import Link
 from escala.model.columns import F64
 from escala.model.estimate import estimate
 from escala.model.memory import Verdict
-from escala.model.plan import Plan, Plans
+from escala.model.plan import Plan, Plans, Schedule
 from escala.model.problem import Problem
 from escala.model.scaling import amdahl_speedup, gustafson_speedup, serial_share
 from escala.planning.resizing import Case, case_of
-from escala.planning.scaling import WORTH, ScalePoint, point
+from escala.planning.scaling import WORTH, ScalePoint, on, point
 from escala.units import HOUR_S
 
 RISES: Final = 1.1
@@ -85,28 +86,56 @@ class Reading:
 
 
 def stretched(problem: Problem, plan: Plan, *, keep: float = WORTH, most: int = LARGEST) -> Reading:
-    """The same layout on 1, 2, 4, ... times its devices, the batch kept, until too little is kept.
+    """The layout on 1, 2, 4, ... times its devices, the batch kept, until too little is kept.
 
-    Two doublings at least, as far as the batch and the links reach.
+    At each size the degree whose doubling gives the shortest step is doubled: dp, tp, pp or cp. Two doublings
+    at least, as far as batch, network and links reach.
     """
-    points: list[ScalePoint] = []
-    devices, ends = plan.devices, ""
-    while devices <= most:
+    here = Case(problem=on(problem, plan.devices), plan=plan)
+    points, ends = _added(here, []), ""
+    while points and here.devices * 2 <= most and (points[-1].efficiency >= keep or len(points) < 3):
         try:
-            case = case_of(problem, plan, devices, is_weak=False)
+            wider = _doubled(here)
         except InvalidInput as error:
             ends = str(error).partition(";")[0]
             break
-        told = estimate(case.problem, Plans.of(case.plan))
-        if int(told.reject[0]):
-            ends = f"{devices:,} devices: the layout cannot be run"
+        if wider is None:
+            ends = f"no degree can be doubled to {here.devices * 2:,} devices with this batch"
             break
-        is_risky = bool(told.memory.verdict[0] == Verdict.RISKY)
-        points.append(point(told, devices, points, is_risky=is_risky))
-        if points[-1].efficiency < keep and len(points) > 2:
-            break
-        devices *= 2
-    return reading(points, lambda each: case_of(problem, plan, each.devices, is_weak=False), keep, ends)
+        here = wider
+        points = _added(here, points)
+    return reading(points, lambda each: Case(problem=on(problem, each.devices), plan=each.plan), keep, ends)
+
+
+def _added(case: Case, before: list[ScalePoint]) -> list[ScalePoint]:
+    """The points with that of a case; none more where it cannot be run."""
+    told = estimate(case.problem, Plans.of(case.plan))
+    if int(told.reject[0]):
+        return before
+    is_risky = bool(told.memory.verdict[0] == Verdict.RISKY)
+    return [*before, point(told, case.devices, before, is_risky=is_risky)]
+
+
+def _doubled(case: Case) -> Case | None:
+    """Twice the devices under the degree that gives the shortest step; None where none can be doubled."""
+    problem = on(case.problem, case.devices * 2)
+    wider = [_widened(problem, case.plan, axis) for axis in ("tp", "pp", "cp")]
+    with suppress(InvalidInput):  # the batch may have no samples for more replicas
+        wider.insert(0, case_of(case.problem, case.plan, case.devices * 2, is_weak=False).plan)
+    told = estimate(problem, Plans.of(wider))
+    step_s = np.where(told.reject == 0, told.step_s, np.inf)
+    best = int(np.argmin(step_s))
+    return Case(problem=problem, plan=wider[best]) if np.isfinite(step_s[best]) else None
+
+
+def _widened(problem: Problem, plan: Plan, axis: str) -> Plan:
+    """Twice one degree inside a replica; what was sharded over all stays so."""
+    wider = replace(plan, **{axis: 2 * getattr(plan, axis)})
+    if axis == "pp" and plan.pp == 1:
+        kept = plan.reshard and "reshard-with-pp" not in problem.engine.lacks
+        wider = replace(wider, schedule=Schedule.ONE_F_ONE_B, reshard=kept)
+    whole = plan.zero > 0 and plan.shard == plan.dp * plan.cp
+    return replace(wider, shard=wider.dp * wider.cp) if whole else wider
 
 
 def reading(

@@ -72,7 +72,7 @@ class StopView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthView:
-    """What more devices buy. `is_same_layout`: data parallelism follows, all else stays; else the best plans.
+    """What more devices buy. `is_same_layout`: one degree of the plan is doubled each time; else best plans.
 
     `trend` is that of the serial share: flat (serial work), rising (overhead), falling. `ends` says why there
     are no more sizes.

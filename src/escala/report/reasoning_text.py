@@ -120,7 +120,7 @@ def end_words(given: GrowthView) -> list[Chunk]:
     if given.stop is not None:
         return stop_words(given.stop, given.keep)
     if given.ends:
-        return [f"no more sizes of this layout: {given.ends}"]
+        return [f"ends there: {given.ends}"]
     return [f"{percent(given.keep)} is kept on all of these"]
 
 
@@ -141,7 +141,7 @@ def print_growth(console: Console, given: GrowthView) -> None:
     if len(given.sizes) < 2:
         hanging(console, "Grow", flow(end_words(given), room(console)))
         return
-    title = "More devices, the same layout" if given.is_same_layout else "More devices, by theory"
+    title = "More devices, a degree doubled each time" if given.is_same_layout else "More devices, by theory"
     put(console, Text(title, style=STRONG))
     heads = ("GPUs", "step", "speed-up", "kept", "Karp-Flatt", "Amdahl", "Gustafson", "a saved hour")
     table = table_of(console, [(each, "right") for each in heads])
