@@ -154,6 +154,30 @@ def test_a_prime_number_of_devices_is_planned(run):
     assert json.loads(result.out)["cluster"]["devices"] == 1009
 
 
+def test_the_batch_that_reaches_the_target_is_planned(run):
+    arguments = ["llama-3.2-1b", "--gpus", "8", "--gpu", "h100-sxm", "--tokens", "10B"]
+
+    document = json.loads(
+        run("plan", *arguments, "--batch", "64..128", "--critical-batch", "64", "--json").out
+    )
+
+    target, work = document["reasons"]["target"], document["workload"]
+    assert [each["global_batch"] for each in target["points"]] == [64, 128]
+    assert work["global_batch"] == target["chosen_batch"]
+    # 10 B tokens at batch 64 are 1.5 times as many at 128: (64 + 128) / (64 + 64)
+    factor = {64: 1.0, 128: 1.5}[target["chosen_batch"]]
+    assert work["total_tokens"] == pytest.approx(10e9 * factor, rel=1e-9)
+
+
+def test_reasons_stand_in_the_order_of_good_practice(run, eight):
+    text = run("plan", *eight, "--tokens", "15B", "--loader-samples-per-s", "1e6").out
+
+    places = [text.index(f"  {label}") for label in ("Tune", "Grow", "Floor", "Batch", "Loader")]
+    assert places == sorted(places)
+    block = text[places[0] : text.index("technique")]
+    assert len(block.strip().splitlines()) <= 14
+
+
 def test_nothing_fits_is_the_answer_no_with_remedies(run):
     result = run("plan", "llama-3.1-70b", "--gpus", "4", "--gpu", "h100-sxm", "--json")
     answer = msgspec.json.decode(result.out, type=Answer)
@@ -287,6 +311,12 @@ def test_a_cache_that_cannot_be_written_is_a_note(run, eight, tmp_path: Path, mo
         (["--fix", ""], "names no field"),
         (["--cluster", "eos"], "--gpu and --cluster both describe the machine"),
         (["--min-gpus", "4"], "give the number or the range"),
+        (["--batch", "4096"], "is no range of batches"),
+        (["--batch", "64..128"], "add --tokens"),
+        (["--batch", "64..128", "--tokens", "1B", "--method", "lora"], "no published law for fine-tuning"),
+        (["--critical-batch", "many"], "neither a number of samples nor a run"),
+        (["--keep", "85"], "'85' is no number from 0.01 to 1"),
+        (["--loader-samples-per-s", "0"], "'0' is no number"),
     ],
 )
 def test_wrong_input_is_one_clear_line(run, eight, arguments: list[str], said: str):

@@ -44,6 +44,10 @@ def _on_best_batch(
     problem: Problem, limits: SpaceLimits, told: Told, given: Mapping[str, Any]
 ) -> tuple[Problem, Told]:
     low, high = range_of(given["batch"])
+    if problem.workload.total_tokens is None:
+        raise InvalidInput(
+            "--batch ranks batches on the way to a target; add --tokens, what one of them takes"
+        )
     reference = low if given["global_batch"] is None else problem.workload.global_batch
     asked = replace(problem, workload=replace(problem.workload, global_batch=reference))
     critical = told.critical or critical_batch(asked.workload)
