@@ -143,6 +143,15 @@ where_options = stacked(
 )
 what_options = stacked(
     click.option("--seq", type=Whole(1, 100_000_000), help="Sequence length in tokens."),
+    click.option(
+        "--lengths", metavar="FILE|P50=N,..", help="Lengths of samples: a file, or p50=400,p90=1500,max=4096."
+    ),
+    click.option(
+        "--batching",
+        type=Word(),
+        metavar="NAME",
+        help="What is made of them: padded, grouped (by length), packed or masked (packed, by document).",
+    ),
     click.option("--global-batch", type=Whole(1, 1_000_000_000), help="Sequences (or images) in one step."),
     click.option(
         "--tokens", type=Number(1.0, 1e18, suffixes=True), help="Tokens (or images) of the whole run."

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def question_of(model: str, given: Mapping[str, Any], cluster: "Cluster") -> "Question":
     """The question that the options of `what_options` ask about a network on a cluster."""
+    from escala.formats.lengths import lengths_of
     from escala.formats.networks import find_network
     from escala.planning.defaults import Question
 
@@ -26,6 +27,8 @@ def question_of(model: str, given: Mapping[str, Any], cluster: "Cluster") -> "Qu
         lora_rank=given["lora_rank"],
         optimizer=given["optimizer"],
         precision=given["precision"],
+        lengths=() if given["lengths"] is None else lengths_of(given["lengths"]),
+        batching=given["batching"],
     )
 
 

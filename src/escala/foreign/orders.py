@@ -23,7 +23,7 @@ from escala.model.plan import (
 )
 from escala.model.precision import recipe
 from escala.model.problem import Problem
-from escala.model.workload import Method
+from escala.model.workload import Batching, Method
 
 TRAINED: Final = (Method.PRETRAIN, Method.FULL)
 ADAPTED: Final = (Method.LORA, Method.QLORA)
@@ -171,6 +171,8 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
     if plan.precision not in able.precisions:
         names = _listed(recipe(each).name for each in able.precisions)
         yield f"{recipe(plan.precision).name}: it has {names}"
+    if workload.lengths.batching not in (Batching.FULL, Batching.PACKED):
+        yield f"batches of unequal samples ({workload.lengths.batching}): its files say full sequences"
     yield from _one_of("torch.compile", plan.compile, able.compiles)
     if plan.fused_loss and not able.fused_loss:
         yield "a fused loss"

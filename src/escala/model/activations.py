@@ -237,7 +237,7 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     if is_flash(problem):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
     expanded = part.heads * (part.head_dim + part.value_head_dim) if memory.expands_kv else key_value
-    window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
+    window = np.minimum(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
     scores = score_bytes(problem) * part.heads * window
     return tokens * (2.0 * query + 2.0 * expanded + 2.0 * out + scores) + extra
 
@@ -301,7 +301,7 @@ def _score_bytes(problem: Problem, block: Block, shape: Shape) -> F64:
     total = np.zeros_like(shape.tokens)
     for part in block.parts:
         if isinstance(part, Attention) and not is_flash(problem):
-            window = min(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
+            window = np.minimum(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
             elements = part.heads * window * shape.tokens / shape.tp
             total = total + score_bytes(problem) * elements
     return total

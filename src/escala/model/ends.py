@@ -4,6 +4,7 @@ import numpy as np
 
 from escala.model.columns import F64
 from escala.model.efficiency import linear_flop_per_s, matmul_s, pass_s
+from escala.model.lengths import timed_share
 from escala.model.matmuls import Matmul
 from escala.model.memory import head_tokens
 from escala.model.plan import Plans
@@ -24,7 +25,7 @@ def head_s(problem: Problem, plans: Plans) -> F64:
         head = stack.head
         if head is None or head.outputs == 0:
             continue
-        rows = head_tokens(problem, plans, stack, head)
+        rows = head_tokens(problem, plans, stack, head) * timed_share(problem, plans, stack)
         ones = np.ones(len(plans))
         matmul = Matmul(rows=rows, inner=ones * stack.hidden, outer=head.outputs / plans.tp, count=ones)
         logits_bytes = problem.assumptions.loss_pass_bytes * rows * head.outputs / plans.tp
@@ -41,6 +42,7 @@ def embedding_s(problem: Problem, plans: Plans) -> F64:
     known, total = problem.assumptions, np.zeros(len(plans))
     for stack in problem.workload.network.stacks:
         if stack.embedding is not None:
-            tokens = plans.micro_batch * float(stack.tokens or problem.workload.sequence_tokens) / plans.cp
+            row = float(stack.tokens or problem.workload.sequence_tokens)
+            tokens = plans.micro_batch * row / plans.cp * timed_share(problem, plans, stack)
             total = total + pass_s(problem, known.embedding_pass_bytes * tokens * stack.hidden)
     return total

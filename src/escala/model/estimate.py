@@ -30,7 +30,7 @@ from escala.model.rejects import Reject, rejects
 from escala.model.shards import Shards, shards
 from escala.model.slowest import slowest_rank
 from escala.model.stages import Slots, kinds, slots
-from escala.model.steptime import StepTime, step_time
+from escala.model.steptime import StepTime, rank_uneven_s, step_time
 from escala.model.traffic import Wires, layer_wires
 from escala.model.work import Work, work
 
@@ -106,6 +106,13 @@ def time_of(problem: Problem, plans: Plans) -> StepTime:
     return step_time(
         problem, plans, pairs, shards(problem.workload, plans, pairs), timed_layers(problem, plans)
     )
+
+
+def uneven_of(problem: Problem, plans: Plans) -> F64:
+    """Seconds of a step that replicas wait for the one with the longest samples."""
+    dealt = deal(problem, plans)
+    rank = slowest_rank(problem, plans, dealt.pairs, dealt.parts, timed_layers(problem, plans))
+    return rank_uneven_s(problem, plans, rank)
 
 
 def work_of(problem: Problem, plans: Plans) -> Work:

@@ -12,6 +12,7 @@ import numpy as np
 
 from escala.model.cluster import Accelerator
 from escala.model.columns import F64
+from escala.model.lengths import useful_shares
 from escala.model.matmuls import Core, LayerWork, Shape, layer_work
 from escala.model.network import Network
 from escala.model.plan import Plan, Plans, Precision, Recompute
@@ -53,6 +54,13 @@ def _layers(network: Network, sequence_tokens: int) -> Iterator[tuple[int, Layer
         yield stack.count(stack.blocks.index(block)), layer_work(block, stack, shape)
 
 
+def useful_forward_flop(workload: Workload) -> tuple[float, float, float]:
+    """Forward work of one row without padding and masked documents: by kind, times its useful share."""
+    products, attention, head = forward_flop(workload.network, workload.sequence_tokens)
+    of_products, of_attention = useful_shares(workload)
+    return of_products * products, of_attention * attention, of_products * head
+
+
 def _full(core: Core) -> float:
     """Attention work without causal saving: 2 * score elements * (query + value width)."""
     return 2.0 * float(core.score_elements[0]) * core.width
@@ -64,8 +72,9 @@ def work_by_kind(workload: Workload) -> dict[str, float]:
     What selects keys is done once.
     """
     passes = (2.0 if workload.is_frozen else 3.0) * workload.global_batch
-    products, attention, head = forward_flop(workload.network, workload.sequence_tokens)
+    products, attention, head = useful_forward_flop(workload)
     once = (passes - workload.global_batch) * selection_flop(workload.network, workload.sequence_tokens)
+    once = once * useful_shares(workload)[1]
     attended = passes * attention - once
     return {"matmul_s": passes * products, "attention_s": attended, "head_s": passes * head}
 
@@ -81,7 +90,7 @@ def hardware_flop(workload: Workload, plans: Plans) -> F64:
     Selective recompute repeats cheap operators or attention only; it is not counted. Shape (n,).
     Source: Korthikanti 2022, appendix A (hardware FLOP).
     """
-    products, attention, _ = forward_flop(workload.network, workload.sequence_tokens)
+    products, attention, _ = useful_forward_flop(workload)
     per_rank = np.maximum(workload.network.layers / plans.pp, 1.0)
     some = np.minimum(plans.recompute_layers / per_rank, 1.0)
     share = np.where(plans.recompute == Recompute.FIRST_LAYERS, some, 0.0)

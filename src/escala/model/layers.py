@@ -26,6 +26,7 @@ from escala.model.efficiency import (
     scan_s,
 )
 from escala.model.engine import AttentionKernel, SelectiveKind
+from escala.model.lengths import timed_shape
 from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
 from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Stack
 from escala.model.operations import LAYER_LAUNCHES, RMS_NORM_PASSES
@@ -95,7 +96,7 @@ class Compute:
 
 def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compute:
     """Matrix products, attention, memory passes, routing and CPU dispatch of one layer."""
-    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    shape = timed_shape(problem, plans, stack)
     work = layer_work(block, stack, shape)
     matmul, core = _matmul(problem, plans, work), _attention(problem, plans, work)
     return Compute(
@@ -119,7 +120,7 @@ def layer_time(
     Device time = matrix products + attention + memory passes + routing + exposed communication. Memory passes
     lie half in forward, routing and launches on distributed tensors a third.
     """
-    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    shape = timed_shape(problem, plans, stack)
     tensor = tensor_parallel_s(problem, plans, stack, block, shape, wires.tensor)
     context = context_parallel_s(problem, plans, block, shape, wires.context)
     expert = expert_parallel_s(problem, plans, layer_work(block, stack, shape), wires.expert)

@@ -27,10 +27,13 @@ from escala.model.precision import compute_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shape:
-    """How one micro-batch lies on one rank: tokens, bytes of a number, the degrees that divide the layer."""
+    """How one micro-batch lies on one rank: tokens, bytes of a number, the degrees that divide the layer.
+
+    `sequence_tokens` is the length that queries look back over: the sequence, or less where rows vary.
+    """
 
     samples: F64
-    sequence_tokens: float
+    sequence_tokens: F64 | float
     tokens: F64
     split_tokens: F64
     element_bytes: F64
@@ -41,15 +44,18 @@ class Shape:
     ring_ranks: F64
 
     @classmethod
-    def of(cls, plans: Plans, sequence_tokens: float) -> "Shape":
-        """The shape of each plan for a stream of the given length; SP splits the tokens outside matrices."""
+    def of(cls, plans: Plans, row_tokens: F64 | float, key_tokens: F64 | float | None = None) -> "Shape":
+        """The shape of each plan for rows of the given length; SP splits the tokens outside matrices.
+
+        Where documents or rows vary, queries look back over `key_tokens` on average, else over the row.
+        """
         samples = plans.micro_batch.astype(np.float64)
         cp = plans.cp.astype(np.float64)
         tp = plans.tp.astype(np.float64)
-        tokens = samples * sequence_tokens / cp
+        tokens = samples * row_tokens / cp
         return cls(
             samples=samples,
-            sequence_tokens=float(sequence_tokens),
+            sequence_tokens=1.0 * (row_tokens if key_tokens is None else key_tokens),
             tokens=tokens,
             split_tokens=tokens / np.where(plans.sp == 1, tp, 1.0),
             element_bytes=compute_bytes(plans.precision),
@@ -93,8 +99,8 @@ class Core:
     queries: F64
     heads: F64
     batches: F64
-    keys: float
-    all_keys: float
+    keys: F64 | float
+    all_keys: F64 | float
     block_keys: F64
     width: float
     is_aligned: bool
@@ -245,7 +251,7 @@ def _convolution(part: Convolution, shape: Shape) -> Matmul:
 
 def _core(part: Attention, shape: Shape) -> Core:
     length = shape.sequence_tokens
-    all_keys = min(length, part.window_tokens or part.top_tokens or length)
+    all_keys = np.minimum(length, part.window_tokens or part.top_tokens or length)
     return Core(
         queries=shape.tokens,
         heads=part.heads / shape.tp,
@@ -291,12 +297,12 @@ def _index_core(part: Attention, shape: Shape) -> list[Core]:
     ]
 
 
-def mean_keys(part: Attention, length: float) -> float:
+def mean_keys(part: Attention, length: F64 | float) -> F64 | float:
     """Keys that a query sees on average: length, half of it when causal, at most the window.
 
     Causal with window w on length s: w - w (w - 1) / (2 s) for w <= s, the exact mean of min(i, w).
     Sparse attention sees the `top_tokens` it selects.
     Source: counting.
     """
-    window = min(length, part.window_tokens or part.top_tokens or length)
+    window = np.minimum(length, part.window_tokens or part.top_tokens or length)
     return window - window * (window - 1) / (2 * length) if part.is_causal else window

@@ -150,13 +150,13 @@ def _head_parameters(part: Mixer) -> int:
     return part.heads * each[part.scan]
 
 
-def scan_work(part: Mixer, tokens: F64, sequence_tokens: float, tp: F64) -> ScanWork:
+def scan_work(part: Mixer, tokens: F64, sequence_tokens: F64 | float, tp: F64) -> ScanWork:
     """Products of a scan: 2 * tokens * heads * (chunk * (a keys + b values) + c keys * values) / TP.
 
     And the convolution, 2 * taps * widths a token. A selective scan multiplies no matrices: it has 6 FLOP and
     an exponential for each channel and state. Bytes: passes over keys, values, scores and states of chunks.
     """
-    rows, chunk = tokens / tp, min(float(part.chunk_tokens), sequence_tokens)
+    rows, chunk = tokens / tp, np.minimum(float(part.chunk_tokens), sequence_tokens)
     convolved = 2.0 * part.taps * part.mixed
     moved = 2.0 * rows * _moved(part, chunk)
     if part.scan is Scan.SELECTIVE:
@@ -177,7 +177,7 @@ def scan_work(part: Mixer, tokens: F64, sequence_tokens: float, tp: F64) -> Scan
     )
 
 
-def _chunked(part: Mixer, chunk: float, each: Products) -> float:
+def _chunked(part: Mixer, chunk: F64 | float, each: Products) -> F64 | float:
     """FLOP a token of the products of a chunked scan; a state space shares its scores over key heads."""
     scored = part.key_heads if part.scan is Scan.STATE_SPACE else part.heads
     keys = each.keys * scored * chunk * part.key_dim
@@ -185,7 +185,7 @@ def _chunked(part: Mixer, chunk: float, each: Products) -> float:
     return 2.0 * (keys + values + each.states * part.heads * part.key_dim * part.value_dim)
 
 
-def _moved(part: Mixer, chunk: float) -> float:
+def _moved(part: Mixer, chunk: F64 | float) -> F64 | float:
     """16-bit numbers a token that convolution, scan and gated norm read and write."""
     passes = MOVED[part.scan]
     scored = part.key_heads if part.scan is Scan.STATE_SPACE else part.heads

@@ -7,7 +7,9 @@ Attention and convolutions were timed in fp32; what is added up stands beside th
 from dataclasses import dataclass, replace
 from typing import Final
 
-from escala.model.columns import F64
+import numpy as np
+
+from escala.model.columns import F64, Bool
 
 LAYER_LAUNCHES: Final = 35.0
 """Operations of a transformer layer forward: those that `convolution_dispatch_ratio` counts against."""
@@ -69,7 +71,7 @@ def with_twice_the_memory_speed(known: Operations | None) -> Operations | None:
     )
 
 
-def attention_s(known: Operations, queries: F64, keys: float, width: F64 | float) -> tuple[F64, F64]:
+def attention_s(known: Operations, queries: F64, keys: F64 | float, width: F64 | float) -> tuple[F64, F64]:
     """Attention core, forward and backward: 2 * queries * keys * (query + value width) / speed; 2.5 times.
 
     `queries` counts those of all heads, `keys` those that the kernel works on, see `worked_keys`.
@@ -78,9 +80,9 @@ def attention_s(known: Operations, queries: F64, keys: float, width: F64 | float
     return flop / known.attention_flop_per_s, 2.5 * flop / known.attention_backward_flop_per_s
 
 
-def worked_keys(all_keys: float, *, is_causal: bool) -> float:
+def worked_keys(all_keys: F64 | float, *, is_causal: Bool | bool) -> F64:
     """Keys that the kernel works on for a query: all, or when causal (keys + block) / 2, at most all."""
-    return min(all_keys, (all_keys + KEY_BLOCK) / 2.0) if is_causal else all_keys
+    return np.where(is_causal, np.minimum(all_keys, (all_keys + KEY_BLOCK) / 2.0), all_keys)
 
 
 def convolution_sides_s(known: Operations, flop: F64, moved_bytes: F64) -> tuple[F64, F64]:

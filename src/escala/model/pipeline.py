@@ -7,7 +7,7 @@ import numpy as np
 from escala.model.collectives import send_s
 from escala.model.columns import F64
 from escala.model.layers import matmul_backward_ratio
-from escala.model.matmuls import Shape
+from escala.model.lengths import timed_shape
 from escala.model.plan import Plans, Schedule
 from escala.model.problem import Problem
 from escala.model.slowest import Rank, StepWires
@@ -89,7 +89,7 @@ def exchange_once_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
 def sent_bytes(problem: Problem, plans: Plans) -> F64:
     """Payload of one send: tokens * hidden * bytes of a number, over TP ranks with SP or a split engine."""
     stack = problem.workload.network.main
-    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    shape = timed_shape(problem, plans, stack)
     is_split = (plans.sp == 1) | problem.engine.time.splits_transfers
     return stream_bytes(stack, shape) / np.where(is_split, plans.tp, 1)
 

@@ -20,7 +20,7 @@ from escala.model.distributed import (
 )
 from escala.model.efficiency import memory_bytes_per_s
 from escala.model.layers import LayerTime
-from escala.model.matmuls import Shape
+from escala.model.lengths import is_full, timed_shape, uneven_s
 from escala.model.pipeline import bubble_s, transfer_s
 from escala.model.plan import Plans
 from escala.model.problem import Problem
@@ -91,9 +91,17 @@ def step_time(
     terms["gradient_sync_s"] = gradient_sync_s(problem, plans, rank, terms["bubble_s"])
     terms["accumulate_s"] = accumulate_s(problem, plans, rank)
     terms["optimizer_s"] = optimizer_s(problem, plans, rank)
-    terms["straggler_s"] = straggler_s(problem, plans, busy_s)
+    terms["straggler_s"] = straggler_s(problem, plans, busy_s) + rank_uneven_s(problem, plans, rank)
     terms["overhead_s"] = overhead_s(problem, plans)
     return StepTime(**terms)
+
+
+def rank_uneven_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
+    """Waiting for replicas with longer samples, see `lengths.uneven_s`; nothing where all rows are full."""
+    if is_full(problem.workload):
+        return np.zeros(len(plans))
+    attention_s = _over_layers(rank, plans, "attention_s") / plans.micro_batches
+    return uneven_s(problem, plans, rank.forward_s + rank.backward_s - attention_s, attention_s)
 
 
 def _over_layers(rank: Rank, plans: Plans, name: str) -> F64:
@@ -112,7 +120,7 @@ def end_syncs_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     if not problem.messages.counts_ends:
         return np.zeros(len(plans))
     stack, link = problem.workload.network.main, layer_wires(problem, plans).tensor
-    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    shape = timed_shape(problem, plans, stack)
     once_s = tensor_sync_s(problem, plans, stream_bytes(stack, shape), link)
     known = launches(problem)
     loss_s = link.reduce_s(3.0 * shape.tokens * 4.0, 3.0 if known is None else known.loss_messages)
@@ -182,7 +190,7 @@ def _update_launches_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
 def straggler_s(problem: Problem, plans: Plans, busy_s: F64) -> F64:
     """Waiting for the slowest device: busy time * share per doubling of devices beyond 8.
 
-    Source: published weak scaling, see assumptions.
+    Samples of unequal length add `lengths.uneven_s`. Source: published weak scaling, see assumptions.
     """
     return busy_s * problem.assumptions.straggler_per_doubling * doublings(plans.devices / 8.0)
 

@@ -11,6 +11,7 @@ import numpy as np
 from escala.model.collectives import gather_wire_bytes
 from escala.model.columns import F64, I64
 from escala.model.flops import hardware_flop, model_flop
+from escala.model.lengths import timed_shape
 from escala.model.matmuls import Shape, layer_work
 from escala.model.network import Attention, Mixer
 from escala.model.pipeline import sent_bytes
@@ -88,7 +89,7 @@ def _inside_layers(problem: Problem, plans: Plans, rank: Rank, wires: Wires) -> 
     again = np.where(plans.recompute == Recompute.FIRST_LAYERS, some, 0.0)
     again = np.where(plans.recompute == Recompute.FULL, 1.0, again)
     for kind, (stack, block) in enumerate(kinds(problem.workload.network)):
-        shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+        shape = timed_shape(problem, plans, stack)
         runs = rank.layer_counts[:, kind] * plans.micro_batches
         stream = 2 * gather_wire_bytes(stream_bytes(stack, shape), wires.tensor.ranks) * tensor_syncs(block)
         passes = np.where(plans.sp == 1, 2.5, 2.0) + again

@@ -59,15 +59,30 @@ class Lora:
     has_dropout: bool = False
 
 
+class Batching(StrEnum):
+    """How samples of unequal length make rows: none are, or padded, sorted and padded, or put together.
+
+    PADDED rows are as long as the longest of their micro-batch; GROUPED ones hold samples of like length.
+    PACKED samples fill rows and attend to each other, MASKED ones to themselves only.
+    """
+
+    FULL = "full"
+    PADDED = "padded"
+    GROUPED = "grouped"
+    PACKED = "packed"
+    MASKED = "masked"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Distribution of sample lengths in tokens: shares of samples at most this long.
+    """Distribution of sample lengths in tokens: equally likely lengths, and what is made of them.
 
-    `is_packed` means that samples are concatenated to the full sequence, so that no token is padding.
+    `is_packed` is false where a source does not say how long its samples are; such runs are not planned.
     """
 
     quantile_tokens: tuple[float, ...] = ()
     is_packed: bool = True
+    batching: Batching = Batching.FULL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

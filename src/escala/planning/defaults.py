@@ -4,7 +4,7 @@ A Question has None where nothing was given; `answerable` turns it into a Proble
 """
 
 from dataclasses import dataclass, replace
-from math import log2
+from math import ceil, log2
 from typing import Final
 
 from escala.catalog.engines import assumptions, engine
@@ -16,7 +16,7 @@ from escala.model.network import Network
 from escala.model.plan import Precision
 from escala.model.precision import RECIPES, code, recipe
 from escala.model.problem import Problem
-from escala.model.workload import Lora, Method, Optimizer, OptimizerKind, Workload
+from escala.model.workload import Batching, Lengths, Lora, Method, Optimizer, OptimizerKind, Workload
 from escala.planning.space import SpaceLimits, divisors, is_processor
 
 # Rules of thumb, assumptions all: published runs of 1 to 100 B parameters mostly take 0.5 to 4 M tokens a
@@ -31,6 +31,8 @@ STEP_IMAGES: Final = 1024
 TUNED_SEQUENCES: Final = 64
 TUNED_TOKENS: Final = 2048
 MOST_REPLICA_DEVICES: Final = 16
+LENGTH_STEP: Final = 128
+"""A sequence is a multiple of this when it is made for the longest sample."""
 
 MOST_TRIED_DEVICES: Final = 1024
 """Devices up to which a question without a number of devices is answered."""
@@ -59,6 +61,8 @@ class Question:
     lora_rank: int | None = None
     optimizer: str = "adamw"
     precision: str = "bf16"
+    lengths: tuple[float, ...] = ()
+    batching: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,7 @@ class Assumed:
 def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
     """The problem behind a question, and every value that was assumed for it."""
     tokens, assumed = _sequence(question)
+    lengths, said = _lengths(question)
     batch, more = _batch(question, tokens)
     method = _method(question)
     workload = Workload(
@@ -84,6 +89,7 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
         method=method,
         lora=Lora(rank=question.lora_rank or Lora().rank) if method in ADAPTED else None,
         optimizer=_optimizer(question.optimizer),
+        lengths=lengths,
     )
     problem = Problem(
         workload=workload,
@@ -92,7 +98,7 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
         assumptions=assumptions(),
     )
     _refuse_missing_unit(problem, question.precision)
-    return problem, (*assumed, *more)
+    return problem, (*assumed, *said, *more)
 
 
 def uncompiled(problem: Problem, limits: SpaceLimits) -> tuple[Assumed, ...]:
@@ -138,11 +144,38 @@ def _sequence(question: Question) -> tuple[int, tuple[Assumed, ...]]:
     if given is not None:
         beyond = f"the network's own context is {known:,}" if known and given > known else ""
         return given, (_assumed("longer context", f"{given:,} tokens", beyond, "--seq"),) if beyond else ()
+    if question.lengths:
+        return _longest(question)
     longest = MOST_SEQUENCE_TOKENS if question.method == Method.PRETRAIN else TUNED_TOKENS
     taken = min(known or UNKNOWN_SEQUENCE_TOKENS, longest)
     most = f"at most {longest:,}" + ("" if question.method == Method.PRETRAIN else " for fine-tuning")
     reason = f"the context of the network, {most}" if known else "the network does not say its context"
     return taken, (_assumed("sequence", f"{taken:,} tokens", reason, "--seq"),)
+
+
+def _longest(question: Question) -> tuple[int, tuple[Assumed, ...]]:
+    """The longest sample, rounded up so that ranks can share it; at most the context of the network."""
+    longest = -(-ceil(max(question.lengths)) // LENGTH_STEP) * LENGTH_STEP
+    taken = min(longest, question.network.max_tokens or longest)
+    cut = ", longer ones are cut" if taken < longest else ""
+    return taken, (_assumed("sequence", f"{taken:,} tokens", f"the longest sample{cut}", "--seq"),)
+
+
+def _lengths(question: Question) -> tuple[Lengths, tuple[Assumed, ...]]:
+    """Lengths of samples, and what is made of them: padded to the longest of a micro-batch if nobody says."""
+    if not question.lengths:
+        if question.batching is not None:
+            raise InvalidInput("--batching goes with --lengths; give the lengths of your samples")
+        return Lengths(), ()
+    if question.network.is_image or len(question.network.stacks) > 1:
+        raise InvalidInput(f"--lengths goes with one stream of tokens, which {question.network.name} has not")
+    ways = [str(each) for each in Batching if each is not Batching.FULL]
+    name = question.batching or Batching.PADDED
+    if name not in ways:
+        raise unknown("batching", shown(name), ways, f"choose {', '.join(ways)}")
+    reason = "each micro-batch to its longest sample, as trainers do unless told"
+    said = () if question.batching else (_assumed("batching", "padded", reason, "--batching"),)
+    return Lengths(quantile_tokens=question.lengths, batching=Batching(name)), said
 
 
 def _batch(question: Question, sequence_tokens: int) -> tuple[int, tuple[Assumed, ...]]:

@@ -234,6 +234,27 @@ class CalibrationView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LengthsView:
+    """Lengths of samples, cut at the sequence, and what the recommended plan makes of them.
+
+    `row_tokens` is the mean row with padding, `useful_share` the part that is none; `attention_share` the
+    length that queries look back over, of the sequence; `waiting_share` of the step is waiting for replicas
+    with longer samples.
+    """
+
+    batching: str
+    mean_tokens: float
+    p50_tokens: float
+    p90_tokens: float
+    p99_tokens: float
+    longest_tokens: float
+    row_tokens: float
+    useful_share: float
+    attention_share: float
+    waiting_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SitesView:
     """Gradients in every step against `local_steps` alone, over the link between sites.
 
@@ -293,3 +314,4 @@ class Answer:
     scaling: ScalingView | None
     sites: SitesView | None = None
     reasons: Reasons | None = None
+    lengths: LengthsView | None = None

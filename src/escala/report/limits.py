@@ -8,7 +8,7 @@ from escala.errors import InvalidInput
 from escala.model.network import Stack
 from escala.model.plan import Plan
 from escala.model.problem import Problem
-from escala.model.workload import Method
+from escala.model.workload import Batching, Lengths, Method
 
 MOST: Final = {
     "devices": 1_000_000,
@@ -68,6 +68,7 @@ def refuse_impossible(problem: Problem, plans: tuple[Plan, ...], where: str) -> 
         raise InvalidInput(f"{where}: the last of cluster.links joins {joined} devices; let it join all")
     if (work.method in (Method.LORA, Method.QLORA)) != (work.lora is not None):
         raise InvalidInput(f"{where}: workload.lora goes with method lora or qlora; change one")
+    _refuse_lengths(work.lengths, f"{where}: workload.lengths")
     for stack in work.network.stacks:
         _refuse_stack(stack, f"{where}: workload.network")
     for plan in plans:
@@ -103,6 +104,15 @@ def _refuse_number(place: str, name: str, value: float) -> None:
     if value <= 0 or (most is not None and value > most):
         allowed = "a number above 0" if most is None else f"a number from 1 to {most:,}"
         raise InvalidInput(f"{place} is {value:g}; give {allowed}")
+
+
+def _refuse_lengths(lengths: Lengths, where: str) -> None:
+    if lengths.batching is not Batching.FULL and not lengths.quantile_tokens:
+        raise InvalidInput(
+            f"{where} has no quantile_tokens for {lengths.batching} rows; give lengths or 'full'"
+        )
+    if any(tokens < 1 for tokens in lengths.quantile_tokens):
+        raise InvalidInput(f"{where} has a length below one token; give lengths from 1")
 
 
 def _refuse_stack(stack: Stack, where: str) -> None:

@@ -25,6 +25,7 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
+from escala.report.lengths_view import lengths_words
 from escala.report.measured_text import lacking
 from escala.report.numbers import (
     bar,
@@ -55,6 +56,7 @@ def print_answer(console: Console, given: Answer) -> None:
     else:
         print_choice(console, given, given.plans[given.recommended])
         print_ranking(console, given)
+        print_lengths(console, given)
         print_sites(console, given)
     if given.reasons is not None:
         print_reasons(console, given, given.reasons)
@@ -145,6 +147,14 @@ def _plan_lines(console: Console, plan: PlanView, *, is_chosen: bool) -> None:
     risk = [out_of_memory(plan)] if plan.out_of_memory_probability >= SHOWN_CHANCE else []
     for line in flow([quiet, *risk, why], width_of(console) - INDENT, "   "):
         put(console, line, indent=INDENT)
+
+
+def print_lengths(console: Console, given: Answer) -> None:
+    """What the lengths of samples make of the recommended plan."""
+    if given.lengths is None:
+        return
+    hanging(console, "Lengths", flow(lengths_words(given.lengths), room(console)))
+    put(console)
 
 
 def print_sites(console: Console, given: Answer) -> None:

@@ -8,6 +8,7 @@ from escala.errors import InvalidInput
 from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
 from escala.model.interval import WORDS, Regime, knows_pair, own_spread
+from escala.model.lengths import useful_row_tokens
 from escala.model.own_numbers import own_words
 from escala.model.parameters import active_parameters, network_parameters
 from escala.model.plan import Precision
@@ -41,9 +42,10 @@ def workload_view(problem: Problem, precision: Precision) -> WorkloadView:
 
 
 def tokens_per_step(problem: Problem) -> int:
-    """Tokens of one step; images where the network reads images."""
+    """Tokens of one step, without padding; images where the network reads images."""
     work = problem.workload
-    return work.global_batch * (1 if work.network.is_image else work.sequence_tokens)
+    row = 1.0 if work.network.is_image else useful_row_tokens(work)
+    return round(work.global_batch * row)
 
 
 def refuse_less_than_a_step(problem: Problem) -> None:

@@ -20,6 +20,7 @@ from escala.measurement.bench.place import refuse_elsewhere
 from escala.measurement.bench.request import checked_kind, make_writable
 from escala.measurement.job.request import QUIET_PROFILER, require_torch
 from escala.model.estimate import estimate
+from escala.model.lengths import is_full
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe
@@ -79,6 +80,9 @@ def refuse_unrunnable(problem: Problem, plan: Plan) -> None:
     broken &= ~int(Reject.MEMORY | Reject.NOT_PLANNED | Reject.ENGINE)
     if broken:
         raise InvalidInput(f"the plan cannot be run ({', '.join(describe(broken))}); plan again")
+    if not is_full(problem.workload):
+        how = problem.workload.lengths.batching
+        raise InvalidInput(f"rows of {how} samples are planned but not run; plan with --batching packed")
 
 
 def _choices(problem: Problem, plan: Plan, given: Mapping[str, Any]) -> Choices:

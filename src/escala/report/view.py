@@ -27,6 +27,7 @@ from escala.report.answer import (
     ScalingView,
     SitesView,
 )
+from escala.report.lengths_view import lengths_view
 from escala.report.plan_view import plan_view, terms
 from escala.report.planwords import plan_keys, text_of
 from escala.report.problem_view import (
@@ -89,6 +90,7 @@ def answer(asked: Asked) -> Answer:
         scaling=None if asked.curve is None else scaling_view(problem, asked.curve, asked.told.keep),
         sites=sites_view(asked),
         reasons=chosen_reasons(asked),
+        lengths=lengths_view(problem, found.ranking, found.recommended),
     )
 
 
