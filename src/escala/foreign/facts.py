@@ -70,6 +70,10 @@ FACTS: Final[Mapping[str, str]] = {
     "fused_loss": "whether the loss is computed without whole logits",
 }
 
+BATCHES: Final = frozenset(("micro_batch", "accumulation"))
+COUNTED: Final = frozenset(("global_batch", "devices", "nodes", "devices_per_node", "tp", "pp", "cp", "ep"))
+"""Counts that are 1 or more; in several tools -1 means all there are, or the rest, of those in COUNTED."""
+
 YES_NO: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -92,6 +96,13 @@ def fact(name: str, value: Value, node: Node | Place, said: str, *, is_default: 
     assert name in FACTS, name
     place = node.entry if isinstance(node, Node) else node
     return Fact(name=name, value=value, place=place, said=said, is_default=is_default)
+
+
+def is_below_one(each: Fact) -> bool:
+    """Whether a file gives a count that no job has: 0 or less, but for -1 where that means all."""
+    if not isinstance(each.value, int) or isinstance(each.value, bool) or each.is_default:
+        return False
+    return each.value < 1 and (each.name in BATCHES or (each.name in COUNTED and each.value != -1))
 
 
 def count_of(node: Node | None) -> int | None:

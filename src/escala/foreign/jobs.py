@@ -8,8 +8,8 @@ from typing import Final
 
 from escala.errors import InvalidInput, spoken, unknown
 from escala.foreign.documents import Document, Syntax, read_documents
-from escala.foreign.facts import FACTS, Fact, Value
-from escala.foreign.findings import Finding, finding, sorted_findings
+from escala.foreign.facts import FACTS, Fact, Value, is_below_one
+from escala.foreign.findings import Finding, Severity, finding, sorted_findings
 from escala.foreign.places import Place
 from escala.foreign.readings import Reading, Reference, Role
 from escala.foreign.tools import CARRIERS, TOOLS, tool_of, tools
@@ -86,6 +86,7 @@ def _one_job(readings: list[Reading], unread: list[Document], given: Mapping[str
     job = Job(readings=ordered, facts=_facts(ordered, given), unread=tuple(unread))
     for reading in ordered:
         found += tool_of(reading.tool).rules(job, reading)
+    found += _below_one(ordered, found)
     return replace(job, findings=tuple(sorted_findings(found)))
 
 
@@ -213,6 +214,21 @@ def _multiplied(facts: dict[str, Fact]) -> dict[str, Fact]:
         **facts,
         "devices": Fact(name="devices", value=nodes.value * each.value, place=each.place, said=said),
     }
+
+
+def _below_one(readings: tuple[Reading, ...], found: list[Finding]) -> list[Finding]:
+    """Counts below one, but for those in whose line a rule of a tool has found an error."""
+    wrong = {
+        (each.place.file, each.place.line)
+        for each in found
+        if each.place is not None and each.severity is Severity.ERROR and each.rule != "contradiction"
+    }
+    facts = [each for reading in readings for each in reading.facts if is_below_one(each)]
+    return [
+        finding("count-below-one", each.place, key=each.said, given=each.value, what_is=FACTS[each.name])
+        for each in facts
+        if (each.place.file, each.place.line) not in wrong
+    ]
 
 
 def _contradictions(readings: tuple[Reading, ...], given: Mapping[str, Value]) -> list[Finding]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from escala.foreign.documents import Document, Syntax
-from escala.foreign.facts import Fact, Value, fact, number_of, truth_of
+from escala.foreign.facts import Fact, Value, count_of, fact, number_of, truth_of
 from escala.foreign.findings import Finding
 from escala.foreign.jobs import Job
 from escala.foreign.mapped import Keys, facts_in, is_on, names_of, positive, text_of
@@ -46,8 +46,8 @@ ACTIVATIONS: Final = {True: "cpu", "legacy": "cpu", "hidden_states": "cpu", "dis
 KEYS: Final[Keys] = {
     "base_model": ("model", text_of),
     "sequence_len": ("sequence_tokens", positive),
-    "micro_batch_size": ("micro_batch", positive),
-    "gradient_accumulation_steps": ("accumulation", positive),
+    "micro_batch_size": ("micro_batch", count_of),
+    "gradient_accumulation_steps": ("accumulation", count_of),
     "eval_batch_size": ("eval_batch", positive),
     "max_steps": ("steps", positive),
     "num_epochs": ("epochs", number_of),
@@ -55,8 +55,8 @@ KEYS: Final[Keys] = {
     "optimizer": ("optimizer", text_of),
     "sample_packing": ("packing", truth_of),
     "torch_compile": ("compile", truth_of),
-    "tensor_parallel_size": ("tp", positive),
-    "context_parallel_size": ("cp", positive),
+    "tensor_parallel_size": ("tp", count_of),
+    "context_parallel_size": ("cp", count_of),
     "sequence_parallel_degree": ("cp", positive),
     "expert_parallel_size": ("ep", positive),
 }

@@ -6,7 +6,7 @@ Source: transformers 5.24 training_args.py.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from escala.foreign.facts import Fact, Value, fact, number_of, truth_of
+from escala.foreign.facts import Fact, Value, count_of, fact, number_of, truth_of
 from escala.foreign.mapped import Keys, facts_in, is_on, names_of, positive, text_of
 from escala.foreign.places import Node, at
 
@@ -53,9 +53,9 @@ def attention_of(node: Node) -> str | None:
 
 
 BATCH: Final[Keys] = {
-    "per_device_train_batch_size": ("micro_batch", positive),
-    "per_gpu_train_batch_size": ("micro_batch", positive),
-    "gradient_accumulation_steps": ("accumulation", positive),
+    "per_device_train_batch_size": ("micro_batch", count_of),
+    "per_gpu_train_batch_size": ("micro_batch", count_of),
+    "gradient_accumulation_steps": ("accumulation", count_of),
     "per_device_eval_batch_size": ("eval_batch", positive),
     "max_steps": ("steps", positive),
     "num_train_epochs": ("epochs", number_of),
