@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from escala.foreign.documents import Document
-from escala.foreign.places import MOST_NODES, Lines, Node, Place
+from escala.foreign.places import MOST_NODES, Node, Place
+from escala.foreign.pythontext import LARGEST, PythonText, chain, in_order
 
 OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
@@ -21,7 +22,6 @@ OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] =
     ast.Div: operator.truediv,
 }
 DEEPEST: Final = 20
-LARGEST: Final = 1e15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,18 +39,14 @@ class Called:
         return self.values[0] if self.values else None
 
 
-class Calls:
+class Calls(PythonText):
     """The calls of a document in the order of the text."""
 
     def __init__(self, document: Document) -> None:
-        assert document.code is not None
-        self.text, self.lines = document.text, document.lines
-        self.rows = [row.encode() for row in _rows(document.text, self.lines)]
-        self.assigned = _assigned(document.code)
+        super().__init__(document)
+        self.assigned = _assigned(self.tree)
         self.nodes = 0
-        self.imported = frozenset(_imported(document.code))
-        calls = [each for each in ast.walk(document.code) if isinstance(each, ast.Call)]
-        self.all = [self.called(each) for each in sorted(calls, key=lambda c: (c.lineno, c.col_offset))]
+        self.all = [self.called(each) for each in in_order(ast.walk(self.tree))]
 
     def named(self, *names: str) -> Iterator[Called]:
         """The calls of some names."""
@@ -69,9 +65,7 @@ class Calls:
             if each.arg is None:
                 table |= self.node(each.value, None, depth + 1).table
             else:
-                start = self.offset(each.lineno, each.col_offset)
-                key = self.lines.place(start, start + len(each.arg))
-                table[each.arg] = self.node(each.value, key, depth + 1)
+                table[each.arg] = self.node(each.value, self.key(each), depth + 1)
         return Node(value=table, place=self.place(call))
 
     def node(self, given: ast.expr, key: Place | None, depth: int) -> Node:
@@ -79,7 +73,7 @@ class Calls:
         place = self.place(given)
         self.nodes += 1
         if depth > DEEPEST or self.nodes > MOST_NODES:
-            return self.open(given, place, key)
+            return Node(value=self.open(given), place=place, key=key)
         if isinstance(given, ast.Constant) and isinstance(given.value, str | int | float | bool | None):
             return Node(value=given.value, place=place, key=key)
         if isinstance(given, ast.List | ast.Tuple | ast.Set):
@@ -94,7 +88,7 @@ class Calls:
         if isinstance(given, ast.Attribute) and _dotted(given).startswith("torch."):
             return Node(value=_dotted(given), place=place, key=key)
         number = _number(given, self.assigned, 0)
-        return self.open(given, place, key) if number is None else Node(value=number, place=place, key=key)
+        return Node(value=self.open(given) if number is None else number, place=place, key=key)
 
     def dictionary(self, given: ast.Dict, depth: int) -> dict[str, Node]:
         """The named values of a dictionary."""
@@ -107,27 +101,6 @@ class Calls:
                 inner = self.lines.place(place.start + 1, place.end - 1)
                 table[name.value] = self.node(value, inner, depth + 1)
         return table
-
-    def open(self, given: ast.expr, place: Place, key: Place | None) -> Node:
-        """What is written, marked as known to a run only."""
-        return Node(value=f"${{{self.text[place.start : place.end][:200]}}}", place=place, key=key)
-
-    def place(self, given: ast.expr) -> Place:
-        """Where an expression stands."""
-        start = self.offset(given.lineno, given.col_offset)
-        if given.end_lineno is None or given.end_col_offset is None:
-            return self.lines.place(start)
-        return self.lines.place(start, self.offset(given.end_lineno, given.end_col_offset))
-
-    def offset(self, row: int, column: int) -> int:
-        """The offset into the text of a row, from 1, and a column in bytes."""
-        index = min(row, len(self.rows)) - 1
-        return self.lines.starts[index] + len(self.rows[index][:column].decode("utf-8", "ignore"))
-
-
-def _rows(text: str, lines: Lines) -> list[str]:
-    stops = [*lines.starts[1:], len(text)]
-    return [text[start:stop] for start, stop in zip(lines.starts, stops, strict=True)]
 
 
 def _assigned(code: ast.Module) -> dict[str, ast.expr]:
@@ -146,21 +119,10 @@ def _assigned(code: ast.Module) -> dict[str, ast.expr]:
     return {name: value for name, value in values.items() if times.get(name) == 1}
 
 
-def _imported(code: ast.Module) -> Iterator[str]:
-    for each in ast.walk(code):
-        if isinstance(each, ast.Import):
-            yield from (alias.name for alias in each.names)
-        elif isinstance(each, ast.ImportFrom) and each.module:
-            yield each.module
-            yield from (f"{each.module}.{alias.name}" for alias in each.names)
-
-
 def _dotted(given: ast.expr) -> str:
-    names: list[str] = []
-    while isinstance(given, ast.Attribute):
-        names.append(given.attr)
-        given = given.value
-    return ".".join(reversed([*names, given.id] if isinstance(given, ast.Name) else names))
+    """The name of what is called; of what is no name at its start, the attributes."""
+    first, names = chain(given)
+    return ".".join([first.id, *names] if isinstance(first, ast.Name) else names)
 
 
 def _number(given: ast.expr, assigned: Mapping[str, ast.expr], depth: int) -> int | float | None:

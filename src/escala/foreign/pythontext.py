@@ -4,13 +4,12 @@ What only running would tell is open: its value is the expression in ${ }, as in
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import add, floordiv, mul, pow, sub
 from typing import Final
 
 from escala.foreign.documents import Document
-from escala.foreign.places import Lines, Node, Place
+from escala.foreign.places import Node, Place
 
 Number = int | float
 OPERATORS: Final[Mapping[type[ast.operator], Callable[[Number, Number], Number]]] = {
@@ -25,38 +24,25 @@ DEEPEST: Final = 50
 LONGEST: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Python:
-    """A Python document with the offsets of its lines and the names that it gives values once."""
+class PythonText:
+    """A Python document that could be parsed, and where the parts of its tree stand."""
 
-    document: Document
-    lines: Lines
-    letters: tuple[str, ...]
-    names: dict[str, ast.expr] = field(default_factory=dict)
-    numbers: dict[str, Number | None] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, document: Document) -> "Python":
-        """The Python of a document that could be parsed."""
+    def __init__(self, document: Document) -> None:
         assert document.code is not None
-        names: dict[str, ast.expr] = {}
-        for each in document.code.body:
-            if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
-                names[each.targets[0].id] = each.value
-            elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value:
-                names[each.target.id] = each.value
-        return cls(document, document.lines, tuple(document.text.split("\n")), names)
+        self.document, self.tree, self.lines = document, document.code, document.lines
+        self.rows = [row.encode() for row in document.text.split("\n")]
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a place that the syntax tree counts in lines and bytes."""
-        start = self.lines.starts[min(line, len(self.lines.starts)) - 1]
-        text = self.letters[line - 1] if line <= len(self.letters) else ""
-        return start + len(text.encode()[:column].decode(errors="ignore"))
+        start = self.lines.starts[min(line, len(self.rows)) - 1]
+        row = self.rows[line - 1] if line <= len(self.rows) else b""
+        return start + len(row[:column].decode(errors="ignore"))
 
-    def place(self, node: ast.expr | ast.stmt | ast.keyword) -> Place:
-        """The place of a part of the tree."""
-        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-        return self.lines.place(self.offset(node.lineno, node.col_offset), self.offset(end_line, end_column))
+    def place(self, node: ast.AST) -> Place:
+        """The place of a part of the tree; the start of the text for what has none."""
+        start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+        end = self.offset(getattr(node, "end_lineno", 1), getattr(node, "end_col_offset", 0))
+        return self.lines.place(start, max(start, end))
 
     def key(self, node: ast.keyword | ast.Attribute) -> Place:
         """The place of the name of a keyword or attribute."""
@@ -65,6 +51,25 @@ class Python:
             return self.lines.place(start, start + len(node.arg or ""))
         end = self.place(node).end
         return self.lines.place(end - len(node.attr), end)
+
+    def open(self, expression: ast.expr) -> str:
+        """The text of an expression that only running would tell."""
+        place = self.place(expression)
+        return f"${{{self.document.text[place.start : min(place.end, place.start + LONGEST)]}}}"
+
+
+class Python(PythonText):
+    """A Python document with the names that it gives values outside functions; the last one counts."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__(document)
+        self.numbers: dict[str, Number | None] = {}
+        self.names: dict[str, ast.expr] = {}
+        for each in self.tree.body:
+            if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+                self.names[each.targets[0].id] = each.value
+            elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value:
+                self.names[each.target.id] = each.value
 
     def node(self, expression: ast.expr, key: Place | None = None, depth: int = 0) -> Node:
         """The value of an expression; open where it is not written out."""
@@ -93,11 +98,6 @@ class Python:
             return expression.value
         number = self.number(expression)
         return self.open(expression) if number is None else number
-
-    def open(self, expression: ast.expr) -> str:
-        """The text of an expression that only running would tell."""
-        place = self.place(expression)
-        return f"${{{self.document.text[place.start : min(place.end, place.start + LONGEST)]}}}"
 
     def number(self, expression: ast.expr, depth: int = 0) -> Number | None:
         """The value of arithmetic with known numbers."""
@@ -141,20 +141,30 @@ def _calculated(operator: Callable[[Number, Number], Number], left: Number, righ
     return value if isinstance(value, int | float) and abs(value) < LARGEST else None
 
 
+def chain(expression: ast.AST) -> tuple[ast.AST, list[str]]:
+    """What a row of attributes begins with, and their names: a and [b, c] of a.b.c."""
+    names: list[str] = []
+    while isinstance(expression, ast.Attribute):
+        names.append(expression.attr)
+        expression = expression.value
+    return expression, names[::-1]
+
+
 def dotted(expression: ast.expr) -> str:
     """The name of what is called or read: a.b.c; empty where it is no name."""
-    parts: list[str] = []
-    while isinstance(expression, ast.Attribute):
-        parts.append(expression.attr)
-        expression = expression.value
-    return ".".join((expression.id, *reversed(parts))) if isinstance(expression, ast.Name) else ""
+    first, names = chain(expression)
+    return ".".join((first.id, *names)) if isinstance(first, ast.Name) else ""
+
+
+def in_order(nodes: Iterable[ast.AST]) -> list[ast.Call]:
+    """The calls among some nodes in the order of the text."""
+    found = [each for each in nodes if isinstance(each, ast.Call)]
+    return sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     """Every call in a tree with the name of what is called, in the order of the text."""
-    found = [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
-    for each in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
-        yield dotted(each.func), each
+    return ((dotted(each.func), each) for each in in_order(ast.walk(tree)))
 
 
 def imported(code: ast.Module, *packages: str) -> bool:

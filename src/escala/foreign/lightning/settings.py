@@ -98,7 +98,7 @@ def _of_yaml(tree: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _of_code(document: Document) -> Settings | None:
-    python = Python.of(document)
+    python = Python(document)
     assert document.code is not None
     found = [(name, call) for name, call in calls(document.code) if name in CALLED]
     if not found:

@@ -90,7 +90,7 @@ def _settings(code: ast.Module) -> Iterator[tuple[str, ast.Attribute, ast.expr]]
 def _of_python(document: Document) -> dict[str, dict[str, Node]]:
     """Values by section and name; parts that are replaced whole stand in the section without a name."""
     assert document.code is not None
-    python = Python.of(document)
+    python = Python(document)
     found: dict[str, dict[str, Node]] = {}
     for section, target, value in _settings(document.code):
         found.setdefault(section, {})[target.attr] = python.node(value, python.key(target))
@@ -105,7 +105,7 @@ def _recipe_name(code: ast.Module) -> str:
 def _said_by_calls(document: Document) -> Iterator[Fact]:
     """Model and method by the functions that are called."""
     assert document.code is not None
-    python = Python.of(document)
+    python = Python(document)
     for name, call in calls(document.code):
         last = name.rpartition(".")[2]
         if last in ("from_hf_pretrained", "from_hf_config") and call.args:

@@ -10,29 +10,26 @@ from typing import Final
 
 from escala.foreign.documents import Document
 from escala.foreign.findings import Edit
-from escala.foreign.places import Place
+from escala.foreign.pythontext import PythonText, chain, in_order
 
 Loop = ast.For | ast.AsyncFor | ast.While
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 UNKNOWN: Final = "?"
 
 
-class Code:
+class Code(PythonText):
     """The calls, loops and names of one program."""
 
     def __init__(self, document: Document) -> None:
-        assert document.code is not None
-        self.document, self.tree, self.lines = document, document.code, document.lines
-        self.rows = [row.encode() for row in document.text.splitlines(keepends=True)]
+        super().__init__(document)
         self.parents: dict[ast.AST, ast.AST] = {}
-        self.calls: list[ast.Call] = []
         self.attributes: set[str] = set()
         self.names: dict[str, str] = {}
         self.bound: set[str] = set()
         self.assigned: dict[str, list[ast.expr | None]] = {}
         for node in ast.walk(self.tree):
             self._note(node)
-        self.calls.sort(key=lambda call: (call.lineno, call.col_offset))
+        self.calls = in_order(ast.walk(self.tree))
         self.by_name: dict[str, list[ast.Call]] = {}
         for call in self.calls:
             self.by_name.setdefault(self.dotted(call.func).rpartition(".")[2], []).append(call)
@@ -40,9 +37,7 @@ class Code:
     def _note(self, node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
             self.parents[child] = node
-        if isinstance(node, ast.Call):
-            self.calls.append(node)
-        elif isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute):
             self.attributes.add(node.attr)
         elif isinstance(node, ast.Import):
             for alias in node.names:
@@ -74,19 +69,14 @@ class Code:
 
     def dotted(self, node: ast.AST) -> str:
         """The whole name of an expression: torch.nn.parallel.DistributedDataParallel."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        parts.append(self.origin(node.id) if isinstance(node, ast.Name) else UNKNOWN)
-        return ".".join(reversed(parts))
+        first, names = chain(node)
+        return ".".join((self.origin(first.id) if isinstance(first, ast.Name) else UNKNOWN, *names))
 
     def called(self, *names: str) -> list[ast.Call]:
         """The calls whose last name is one of these."""
         if len(names) == 1:
             return list(self.by_name.get(names[0], ()))
-        found = [call for name in names for call in self.by_name.get(name, ())]
-        return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+        return in_order(call for name in names for call in self.by_name.get(name, ()))
 
     def modules(self) -> Iterator[tuple[str, ast.Import | ast.ImportFrom]]:
         """What is imported, as whole names, with the statement."""
@@ -134,20 +124,9 @@ class Code:
         value = self.constant(node)
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
-    def place(self, node: ast.AST) -> Place:
-        """Where a node stands."""
-        start = self._offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
-        end = self._offset(getattr(node, "end_lineno", 1) or 1, getattr(node, "end_col_offset", 0) or 0)
-        return self.lines.place(start, max(start, end))
-
     def edit(self, start: int, end: int, text: str) -> Edit:
         """A change of the program."""
         return Edit(file=self.document.file, start=start, end=end, text=text)
-
-    def _offset(self, line: int, column: int) -> int:
-        index = min(line, len(self.lines.starts)) - 1
-        row = self.rows[index] if index < len(self.rows) else b""
-        return self.lines.starts[index] + len(row[:column].decode("utf-8", "ignore"))
 
 
 def keyword(call: ast.Call, name: str, index: int | None = None) -> ast.expr | None:

@@ -8,6 +8,7 @@ from escala.foreign.documents import Document, Syntax
 from escala.foreign.facts import Fact, fact
 from escala.foreign.findings import Finding
 from escala.foreign.jobs import Job
+from escala.foreign.pythontext import imported
 from escala.foreign.readings import Reading, Role, VersionIs
 from escala.foreign.script.code import keyword
 from escala.foreign.script.parts import Program
@@ -30,8 +31,7 @@ def score(document: Document) -> int:
     """Likely what imports torch or Accelerate: other tools read their own calls in it as well."""
     if document.syntax is not Syntax.PYTHON or document.code is None:
         return 0
-    names = {name.partition(".")[0] for node in ast.walk(document.code) for name in _imported(node)}
-    return 30 if names & {"torch", "accelerate"} or _is_fragment(document) else 0
+    return 30 if imported(document.code, "torch", "accelerate") or _is_fragment(document) else 0
 
 
 def read(document: Document, version: str | None) -> Reading:
@@ -53,12 +53,6 @@ def read(document: Document, version: str | None) -> Reading:
 def rules(job: Job, reading: Reading) -> Iterator[Finding]:
     """What is wrong with it."""
     return rules_of(job, reading)
-
-
-def _imported(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
 
 
 def _is_fragment(document: Document) -> bool:

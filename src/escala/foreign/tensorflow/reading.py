@@ -1,6 +1,5 @@
 """TensorFlow's clusters and strategies as facts of a job. Nothing of a program is run."""
 
-import ast
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,6 +7,7 @@ from escala.foreign.documents import Document, Syntax
 from escala.foreign.facts import Fact, fact
 from escala.foreign.findings import Finding
 from escala.foreign.jobs import Job
+from escala.foreign.pythontext import imported
 from escala.foreign.readings import Reading, Role, VersionIs
 from escala.foreign.script.code import Code, keyword
 from escala.foreign.tensorflow.clusters import clusters_of
@@ -27,18 +27,7 @@ def score(document: Document) -> int:
         return 90
     if document.syntax is not Syntax.PYTHON or document.code is None:
         return 0
-    imported = [
-        name
-        for node in ast.walk(document.code)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    ]
-    return 30 if any(name.partition(".")[0] in ("tensorflow", "keras") for name in imported) else 0
+    return 30 if imported(document.code, "tensorflow", "keras") else 0
 
 
 def read(document: Document, version: str | None) -> Reading:

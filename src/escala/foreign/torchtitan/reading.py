@@ -75,7 +75,7 @@ def _settings(document: Document) -> tuple[Settings, tuple[str, ...], Place]:
     """The settings of a document, the functions that give a configuration, and where it begins."""
     start = document.lines.place(0)
     if document.code is not None:
-        named = drafts(Python.of(document))
+        named = drafts(Python(document))
         draft = _draft(document)
         assert draft is not None
         return Settings(values=draft.values, tree=draft.tree()), tuple(named), draft.place
@@ -89,7 +89,7 @@ def _settings(document: Document) -> tuple[Settings, tuple[str, ...], Place]:
 
 def _draft(document: Document) -> Draft | None:
     """The configuration of a file: of several functions the last, for which the others were written."""
-    named = drafts(Python.of(document))
+    named = drafts(Python(document))
     return list(named.values())[-1] if named else None
 
 

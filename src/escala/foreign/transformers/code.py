@@ -7,6 +7,7 @@ from typing import Final
 from escala.foreign.documents import Document
 from escala.foreign.places import Node
 from escala.foreign.pythoncalls import Called, Calls
+from escala.foreign.pythontext import imported
 
 CLASSES: Final = (
     "TrainingArguments",
@@ -42,9 +43,7 @@ class Built:
     @property
     def uses_adapters(self) -> bool:
         """Whether PEFT takes part in any way."""
-        return bool(self.adapters) or any(
-            name.partition(".")[0] in ("peft", "unsloth") for name in self.calls.imported
-        )
+        return bool(self.adapters) or imported(self.calls.tree, "peft", "unsloth")
 
 
 def built(document: Document) -> Built:
