@@ -7,6 +7,7 @@ import pytest
 
 from escala.errors import InvalidInput
 from escala.foreign.documents import MOST_BYTES, Syntax, read_documents
+from escala.foreign.script.code import Code
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,15 @@ def test_a_pipe_and_a_device_are_refused_before_they_are_read(tmp_path: Path) ->
     for path in (tmp_path / "pipe.json", Path("/dev/zero")):
         with pytest.raises(InvalidInput, match="no regular file"):
             read_documents(str(path))
+
+
+def test_places_of_a_program_count_lines_as_python_does(tmp_path: Path) -> None:
+    # form feeds, file separators and U+2028 end lines of a text for str.splitlines, not for Python
+    file = tmp_path / "train.py"
+    file.write_text('"""a\f b\x1c c\u2028 d."""\nimport torch\n\f\ntorch.save(model)\n', "utf-8")
+    document = read_documents(str(file))[0]
+
+    code = Code(document)
+
+    place = code.place(code.calls[0])
+    assert (place.line, document.text[place.start : place.end]) == (4, "torch.save(model)")

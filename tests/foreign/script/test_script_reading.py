@@ -4,39 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from escala.foreign.facts import Value
-from escala.foreign.jobs import Job, read_job
+from foreign.script.programs import DDP, HEAD, job, lines, rules
 
-DDP = """import os
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-STEPS = 4
-
-
-def main():
-    dist.init_process_group("nccl")
-    rank = dist.get_rank()
-    device = int(os.environ["LOCAL_RANK"])
-    torch.cuda.set_device(device)
-    model = DDP(Model().cuda(device), device_ids=[device])
-    sampler = DistributedSampler(data)
-    loader = DataLoader(data, batch_size=16, sampler=sampler, num_workers=4, pin_memory=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        for x, y in loader:
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                loss = model(x.cuda(device), y)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        if rank == 0:
-            torch.save(model.state_dict(), "model.pt")
-    dist.destroy_process_group()
-"""
 ACCUMULATING = """        for i, (x, y) in enumerate(loader):
             loss = model(x.cuda(device), y)
             loss.backward()
@@ -44,33 +13,6 @@ ACCUMULATING = """        for i, (x, y) in enumerate(loader):
                 optimizer.step()
                 optimizer.zero_grad()
 """
-FSDP = """import os
-import functools
-import torch
-from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy
-from transformers import AutoModelForCausalLM
-
-torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-with torch.device("meta"):
-    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
-policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
-for block in model.model.layers:
-    fully_shard(block, mp_policy=policy)
-fully_shard(model, mp_policy=policy)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-for batch in loader:
-    model(**batch).loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-FSDP1 = (
-    FSDP.replace("import fully_shard, ", "import FullyShardedDataParallel as FSDP, ")
-    .replace(
-        "fully_shard(model, mp_policy=policy)",
-        "model = FSDP(model, device_id=torch.cuda.current_device())",
-    )
-    .replace("    fully_shard(block, mp_policy=policy)", "    pass")
-)
 ACCELERATE = """from accelerate import Accelerator
 
 accelerator = Accelerator(mixed_precision="bf16", gradient_accumulation_steps=8)
@@ -81,7 +23,6 @@ for batch in loader:
         optimizer.step()
         optimizer.zero_grad()
 """
-HEAD = "import torch\n"
 INNER = """            for micro in range(STEPS):
                 loss = model(x.cuda(device), y)
                 loss.backward()
@@ -92,34 +33,6 @@ LOOP = """for i, x in enumerate(loader):
         opt.step()
         opt.zero_grad()
 """
-GROUP = """import torch
-torch.distributed.init_process_group("nccl")
-{line}
-torch.distributed.destroy_process_group()
-"""
-ARGUMENT = """import argparse
-import torch
-p = argparse.ArgumentParser()
-p.add_argument("{argument}", type=int)
-"""
-
-
-def job(folder: Path, text: str, launch: str = "", **given: Value) -> Job:
-    (folder / "train.py").write_text(text)
-    paths = [str(folder / "train.py")]
-    if launch:
-        (folder / "run.sh").write_text(launch)
-        paths.append(str(folder / "run.sh"))
-    return read_job(paths, given, {})
-
-
-def rules(found: Job) -> list[str]:
-    return [each.rule for each in found.findings]
-
-
-def lines(text: str, found: Job) -> list[str]:
-    rows = text.split("\n")
-    return [rows[each.place.line - 1].strip() for each in found.findings if each.place]
 
 
 def accumulating(text: str) -> str:
@@ -140,34 +53,6 @@ def test_facts_of_a_script_with_replicas(tmp_path: Path) -> None:
     }
 
 
-def test_facts_of_a_script_with_shards(tmp_path: Path) -> None:
-    found = job(tmp_path, FSDP)
-
-    assert {name: each.value for name, each in found.facts.items()} == {
-        "zero": 3,
-        "reshard": True,
-        "precision": "bf16",
-        "model": "meta-llama/Llama-3.1-8B",
-        "optimizer": "AdamW",
-        "learning_rate": 1e-4,
-    }
-    assert rules(found) == []
-
-
-@pytest.mark.parametrize(
-    ("strategy", "zero", "reshard"),
-    [("FULL_SHARD", 3, True), ("SHARD_GRAD_OP", 3, False), ("NO_SHARD", 0, None), ("OTHER", None, None)],
-)
-def test_strategies_of_the_first_fsdp_are_stages(
-    tmp_path: Path, strategy: str, zero: int | None, reshard: bool | None
-) -> None:
-    text = FSDP1.replace("FSDP(model,", f"FSDP(model, sharding_strategy=ShardingStrategy.{strategy},")
-
-    found = job(tmp_path, text)
-
-    assert (found.value("zero"), found.value("reshard")) == (zero, reshard)
-
-
 def test_facts_of_a_script_with_accelerate(tmp_path: Path) -> None:
     found = job(tmp_path, ACCELERATE)
 
@@ -176,15 +61,6 @@ def test_facts_of_a_script_with_accelerate(tmp_path: Path) -> None:
         "precision": "bf16",
     }
     assert rules(found) == []
-
-
-def test_axes_of_a_mesh_are_degrees(tmp_path: Path) -> None:
-    mesh = 'mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "tp"))\n'
-    text = "from torch.distributed.device_mesh import init_device_mesh\n" + mesh + FSDP
-
-    assert job(tmp_path, text).value("tp") == 2
-    assert rules(job(tmp_path, text, devices=8)) == []
-    assert rules(job(tmp_path, text, devices=16)) == ["script-mesh-size"]
 
 
 def test_a_sound_script_has_no_finding(tmp_path: Path) -> None:
@@ -356,68 +232,6 @@ def test_new_calls_of_amp_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("", "", ["script-fsdp1"]),
-        ("torch.cuda.set_device", "print", ["script-device-before-set", "script-fsdp1"]),
-        ('with torch.device("meta"):', "if True:", ["script-every-rank-loads", "script-fsdp1"]),
-        ('with torch.device("meta"):', "if rank == 0:", ["script-fsdp1"]),
-        (
-            "FSDP(model,",
-            "FSDP(model, auto_wrap_policy=transformer_auto_wrap_policy(transformer_layer_cls={Block}),",
-            ["script-policy-called", "script-fsdp1"],
-        ),
-        (
-            "FSDP(model,",
-            "FSDP(model, auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls={B}),",
-            ["script-fsdp1"],
-        ),
-        (
-            "for batch in",
-            "FSDP.set_state_dict_type(model, StateDictType.FULL_STATE_DICT)\nfor batch in",
-            ["script-fsdp1", "script-whole-states"],
-        ),
-        (
-            "for batch in",
-            "keep(model.state_dict())\nfor batch in",
-            ["script-fsdp1", "script-whole-states"],
-        ),
-        (
-            "for batch in",
-            "if rank == 0:\n    torch.save(model.state_dict(), 'm')\nfor batch in",
-            ["script-fsdp1", "script-states-on-one-rank"],
-        ),
-        (
-            "for batch in",
-            "states = model.state_dict()\nif rank == 0:\n    torch.save(states, 'm')\nfor batch in",
-            ["script-fsdp1", "script-whole-states"],
-        ),
-        ("for batch in", "optimizer.state_dict()\nfor batch in", ["script-fsdp1"]),
-        (
-            "for batch in",
-            "FSDP.set_state_dict_type(model, StateDictType.SHARDED_STATE_DICT)\nfor batch in",
-            ["script-fsdp1"],
-        ),
-    ],
-)
-def test_faults_of_shards_are_found(tmp_path: Path, old: str, new: str, expected: list[str]) -> None:
-    assert old in FSDP1
-
-    assert sorted(rules(job(tmp_path, FSDP1.replace(old, new, 1)))) == sorted(expected)
-
-
-def test_ranks_that_each_load_the_model_are_counted(tmp_path: Path) -> None:
-    text = FSDP.replace('with torch.device("meta"):', "if True:")
-
-    found = job(tmp_path, text, devices_per_node=8)
-
-    assert [(each.rule, each.what) for each in found.findings] == [
-        ("script-every-rank-loads", "each of 8 ranks loads the whole model before it is sharded")
-    ]
-    assert rules(job(tmp_path, text, devices_per_node=1)) == []
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
         ("", "", []),
         ("accumulator", "accumulator", []),
         ("    with accelerator.accumulate(model):", "    if True:", ["script-accumulate-missing"]),
@@ -432,61 +246,3 @@ def test_calls_of_accelerate_that_only_work_together(
     tmp_path: Path, old: str, new: str, expected: list[str]
 ) -> None:
     assert rules(job(tmp_path, ACCELERATE.replace(old, new))) == expected
-
-
-@pytest.mark.parametrize(
-    ("nodes", "device", "expected"),
-    [
-        (1, "dist.get_rank()", []),
-        (2, "dist.get_rank()", ["script-global-rank"]),
-        (2, 'int(os.environ["RANK"])', ["script-global-rank"]),
-        (2, "dist.get_rank() % 8", []),
-        (2, 'int(os.environ["LOCAL_RANK"])', []),
-    ],
-)
-def test_the_rank_of_the_job_is_no_device(
-    tmp_path: Path, nodes: int, device: str, expected: list[str]
-) -> None:
-    text = DDP.replace('device = int(os.environ["LOCAL_RANK"])', f"device = {device}")
-
-    assert rules(job(tmp_path, text, nodes=nodes)) == expected
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("model.cuda()", ["script-device-unset"]),
-        ('model.to("cuda")', ["script-device-unset"]),
-        ("model.to(device)", []),
-    ],
-)
-def test_ranks_that_share_the_default_device_are_found(
-    tmp_path: Path, line: str, expected: list[str]
-) -> None:
-    assert rules(job(tmp_path, GROUP.format(line=line))) == expected
-
-
-@pytest.mark.parametrize(
-    ("argument", "launch", "expected"),
-    [
-        ("--local_rank", "torchrun train.py", ["script-local-rank-argument"]),
-        ("--local-rank", "torchrun train.py", ["script-local-rank-argument"]),
-        ("--rank", "torchrun train.py", []),
-        ("--local-rank", "python -m torch.distributed.launch train.py", ["torchrun-old-launcher"]),
-        (
-            "--local_rank",
-            "python -m torch.distributed.launch train.py",
-            ["script-local-rank-spelling", "torchrun-old-launcher"],
-        ),
-        ("--local_rank", "python -m torch.distributed.launch --use_env train.py", ["torchrun-old-launcher"]),
-    ],
-)
-def test_the_local_rank_is_no_argument_of_torchrun(
-    tmp_path: Path, argument: str, launch: str, expected: list[str]
-) -> None:
-    assert rules(job(tmp_path, ARGUMENT.format(argument=argument), launch)) == expected
-
-
-def test_copies_of_one_process_are_found(tmp_path: Path) -> None:
-    assert rules(job(tmp_path, HEAD + "model = torch.nn.DataParallel(model)\n")) == ["script-data-parallel"]
-    assert rules(job(tmp_path, HEAD + "model = mine.DataParallel(model)\n")) == []
