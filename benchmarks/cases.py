@@ -58,6 +58,14 @@ ENGINES = {
     "HF": "hf-trainer",
 }
 NAMES = {"LLaMA-7B": "llama-1-7b", "gemma-3-12b-it": "gemma-3-12b", "DeepSeek-V3": "deepseek-v3"}
+OWN_RECIPES: dict[tuple[str, str], dict[str, Value]] = {
+    ("FastChat", "FSDP"): {"zero": 3, "recompute": "full"},
+    ("torchtune", "low-memory recipe"): {"optimizer": "adamw-8bit"},
+}
+"""What a row leaves to the recipe that it names, by words of its framework and of the rest.
+
+Sources: FastChat README, fine-tuning of Vicuna (--fsdp "full_shard auto_wrap" --gradient_checkpointing True);
+torchtune 0.3 recipes/configs/llama3_1/8B_full_single_device.yaml (PagedAdamW8bit)."""
 RECOMPUTE = {"selective": "selective", "full": "full", "checkpointing": "full", "recipe": "full"}
 
 
@@ -87,8 +95,15 @@ def facts_of(row: Mapping[str, str]) -> dict[str, Value]:
         if row[name].isdigit():
             found[key] = int(row[name])
     if "pp" in found and row["framework"] == "torchtitan":
-        found["micro_batch"] = 1  # its local batch is what the pipeline cuts
-    return found | _techniques(row, text)
+        # until 2025 a pipeline cuts the local batch into as many as it has ranks (torchtitan, pipelining)
+        found["micro_batch"] = max(1, int(row["micro_batch"]) // int(str(found["pp"])))
+    return found | _techniques(row, text) | _of_recipe(row, text)
+
+
+def _of_recipe(row: Mapping[str, str], text: str) -> dict[str, Value]:
+    found = f"{row['framework']} {text}"
+    named = (facts for words, facts in OWN_RECIPES.items() if all(word in found for word in words))
+    return next(named, {})
 
 
 def _techniques(row: Mapping[str, str], text: str) -> dict[str, Value]:

@@ -4,6 +4,7 @@ Whatever is wrong with a file is one InvalidInput: missing, not allowed, too lar
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,16 @@ def read_bytes(file: Path, most_bytes: int, hint: str) -> bytes:
         raise InvalidInput(f"{file} {LOCKED}") from None
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{file} cannot be read ({reason(error)}); check the path") from None
+
+
+def read_stdin(most_bytes: int, hint: str) -> bytes:
+    """The bytes that are piped in, of which there may be no more than so many."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InvalidInput("nothing is piped in; name a file, or write: cat FILE | escala check -")
+    content = sys.stdin.buffer.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise InvalidInput(f"what is piped in is larger than {most_bytes // 1_000_000} MB; {hint}")
+    return content
 
 
 def refuse_locked(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """`escala check`: exit codes, what is shown, what is written, and lines of a job in several files."""
 
 import json
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,78 @@ def test_wrong_input_answers_2_in_one_line(run, config):
     assert run("check", file, "--version", "transformers").code == 2
     assert run("check", file, "--model", "no-such-model", *MACHINE).code == 2
     assert run("check", file, "--gpu", "h100-sxm", "--cluster", "dgx-h100").code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--gpu", "h10-sxm", "did you mean h100-sxm"),
+        ("--network", "ib-ndx", "did you mean ib-ndr"),
+        ("--country", "zz", "known are AE"),
+        ("--version", "deepsped=0.19", "did you mean deepspeed"),
+        ("--version", "deepspeed=new", "has no number of a version"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused_also_where_nothing_else_is_known(
+    run, config, option: str, value: str, said: str
+):
+    Path("words.md").write_text("Only words.\n")
+
+    result = run("check", "words.md", option, value)
+
+    assert (result.code, said in result.err) == (2, True)
+
+
+def test_what_is_piped_in_is_read_by_what_it_is(run, config, monkeypatch: pytest.MonkeyPatch):
+    for text, tool in (
+        (DEEPSPEED.replace("STAGE", "3"), "DeepSpeed"),
+        ("torchrun --nproc-per-node=8 train.py\n", "torchrun"),
+        ("import torch\nloss.backward()\n", "training script"),
+        ("Start it:\n\n```bash\ntorchrun --nproc-per-node=8 train.py\n```\n", "torchrun"),
+    ):
+        monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(text.encode())))
+
+        assert f" as {tool} " in run("check", "-").out
+
+    assert run("check", "-", "--fix").code == 2
+
+
+def test_a_text_without_code_says_so(run, config):
+    Path("words.md").write_text("Only words.\n")
+
+    assert "words.md:1: warning: no code is found in this text" in run("check", "words.md").out
+
+
+def test_what_is_assumed_is_said(run, config):
+    out = run("check", config(3), "--model", "llama-3.1-8b", *MACHINE).out
+
+    assert "· bf16 · as deepspeed runs it" in out
+    assert "method pretrain (no file says it" in out
+    assert "optimizer adamw (no file says it" in out
+
+
+def test_a_long_path_keeps_file_and_line_together(run, config):
+    folder = Path("a-folder-of-a-long-name") / "and-another-one-in-it" / "with-many-configurations"
+    folder.mkdir(parents=True)
+    Path(config(2)).rename(folder / "ds.json")
+
+    lines = run("check", str(folder / "ds.json")).out.splitlines()
+
+    assert lines[:2] == [
+        f"{folder / 'ds.json'}:5:",
+        "error: offload_param goes with stage 3, and the stage is 2",
+    ]
+
+
+def test_fix_corrects_the_blocks_of_a_text_in_a_copy_of_it(run, config):
+    block = DEEPSPEED.replace("STAGE", "2").replace("{\n", '{\n  "train_batch_size": 100,\n', 1)
+    Path("notes.md").write_text(f"Use this:\n\n```json\n{block}```\n")
+
+    result = run("check", "notes.md", "--gpus", "8", "--fix")
+
+    corrected = block.replace("100", "32").replace('"stage": 2', '"stage": 3')
+    assert Path("notes.fixed.md").read_text() == f"Use this:\n\n```json\n{corrected}```\n"
+    assert "global batch 100 → 32" in " ".join(result.out.split())
 
 
 def test_fix_writes_a_copy_and_shows_the_difference(run, config):

@@ -114,7 +114,7 @@ def knowing(monkeypatch: pytest.MonkeyPatch) -> None:
         "accelerate": Knows("accelerate"),
     }
     monkeypatch.setattr(jobs, "TOOLS", tuple(several))
-    monkeypatch.setattr(jobs, "tools", lambda: several)
+    monkeypatch.setattr(jobs, "candidates", lambda _: list(several))
     monkeypatch.setattr(jobs, "tool_of", several.__getitem__)
 
 

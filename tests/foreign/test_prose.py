@@ -133,7 +133,26 @@ def test_places_in_a_block_are_those_of_the_whole_text(tmp_path: Path) -> None:
     ],
 )
 def test_prose_is_no_code(tmp_path: Path, text: str) -> None:
-    assert documents(tmp_path, text) == []
+    [document] = documents(tmp_path, text)
+
+    assert [each.rule for each in document.findings] == ["text-without-code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# ds_config.json\n{\n}\n", ["json-comment-heading"]),
+        ("```json\n// ds_config.json\n{}\n```\n", ["json-comment-heading"]),
+        ("# ds_config.json\n{\n# none\n}\n", ["json-comment-heading", "json-comment"]),
+        ("```json\n// settings\n{}\n```\n", ["json-comment"]),
+    ],
+)
+def test_a_first_line_that_names_the_file_of_a_block_is_told_apart(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    found = [each.rule for document in documents(tmp_path, text) for each in document.findings]
+
+    assert found == expected
 
 
 @pytest.mark.parametrize(("name", "expected"), [("b.json", ["file-called-otherwise"]), ("a.json", [])])
@@ -151,7 +170,7 @@ def test_a_file_that_the_launch_line_calls_otherwise_is_found(
 
     job = read_job([str(tmp_path / "a.md")], {}, {})
 
-    assert [each.rule for each in job.findings if each.rule != "json-comment"] == expected
+    assert [each.rule for each in job.findings if each.rule != "json-comment-heading"] == expected
 
 
 def test_jobs_of_a_text_do_not_contradict_each_other(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
     layout = layout_of(job, found.engine, cluster.devices)
     found = replace(
         found,
-        assumed=(*found.assumed, *tool_defaults(job), *layout.assumed),
+        assumed=(*found.assumed, *tool_defaults(job), *_usual(job), *layout.assumed),
         missing=(*found.missing, *layout.missing),
     )
     if layout.plan is None:
@@ -203,6 +203,15 @@ def _method(job: Job) -> str:
     return "full" if any(reading.tool in TUNING for reading in job.readings) else "pretrain"
 
 
+def _usual(job: Job) -> Iterator[Assumed]:
+    """Method and optimizer where no file and no tool says them."""
+    reason = "no file says it"
+    if job.value("method") is None:
+        yield Assumed(name="method", value=_method(job), reason=reason, option="the file's method")
+    if job.value("optimizer") is None:
+        yield Assumed(name="optimizer", value="adamw", reason=reason, option="the file's optimizer")
+
+
 def _method_gaps(job: Job) -> tuple[str, ...]:
     bits = job.count("quantized_bits")
     return ("weights in 8 bit: estimated in 16 bit, which needs more",) if bits == 8 else ()
@@ -216,7 +225,8 @@ def _offload_gaps(plan: Plan) -> tuple[str, ...]:
 
 def _file_gaps(job: Job, network: Network) -> tuple[str, ...]:
     """What files say that no formula takes in, with its size where that is known."""
-    found = [f"the other {len(job.parts) - 1} jobs of a text"] if len(job.parts) > 1 else []
+    others = len(job.parts) - 1
+    found = [f"the other {'job' if others == 1 else f'{others} jobs'} of a text"] if others > 0 else []
     ranks = job.count("second_copy")
     if ranks is not None and ranks > 0:
         held = show_bytes(COPY_BYTES * network_parameters(network).total / ranks)

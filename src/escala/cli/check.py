@@ -1,5 +1,6 @@
 """`escala check`: what is wrong with people's own files, whether the job fits, how fast it is, what helps."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,8 @@ EXAMPLES = (
 FACTS = {"model": "model", "seq": "sequence_tokens", "global_batch": "global_batch"}
 """Options that say what a file could say, with the name of the fact; what is given here counts first."""
 
+NUMBERS = re.compile(r"\d+(\.|\w)*")
+
 
 @click.command("check", cls=Verb, epilog=examples(*EXAMPLES))
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
@@ -40,9 +43,10 @@ def command(files: tuple[str, ...], fix: bool, as_json: bool, **given: Any) -> i
     """Read the FILES of one job: what is wrong in them, does it fit, how fast, what would be better.
 
     FILES are those of other tools in any mix: launch lines and scripts, configurations, training code.
-    Nothing of them is run. Files that they name are read too. Without a model or a device the answer is what
-    the files alone say, and what to add.
+    Nothing of them is run. Files that they name are read too; - is what is piped in. Without a model or a
+    device the answer is what the files alone say, and what to add.
     """
+    from escala.foreign.documents import STDIN
     from escala.foreign.jobs import read_job
     from escala.report.check_text import print_checked
     from escala.report.check_view import checked
@@ -50,6 +54,8 @@ def command(files: tuple[str, ...], fix: bool, as_json: bool, **given: Any) -> i
     facts: dict[str, Value] = {fact: given[name] for name, fact in FACTS.items() if given[name] is not None}
     if given["gpus"] is not None:
         facts["devices"] = given["gpus"]
+    if fix and STDIN in files:
+        raise InvalidInput("--fix writes beside a file, and - is none; save what is piped in to a file")
     job = read_job(files, facts, versions_of(given["versions"]))
     cluster, lacking = cluster_of_job(job, given)
     with working("checking"):
@@ -62,8 +68,9 @@ def cluster_of_job(job: "Job", given: dict[str, Any]) -> "tuple[Cluster | None, 
     """The cluster of options and files, or what is missing for one."""
     from escala.checking.machines import machine_of
     from escala.checking.subjects import chief_of
-    from escala.cli.question import cluster_of
+    from escala.cli.question import cluster_of, refuse_unknown
 
+    refuse_unknown(given)
     machine, lacking = machine_of(chief_of(job), given)
     return (None if machine is None else cluster_of(machine, machine["gpus"])), lacking
 
@@ -75,5 +82,9 @@ def versions_of(texts: tuple[str, ...]) -> dict[str, str]:
         tool, equals, version = text.partition("=")
         if not equals or not tool.strip() or not version.strip():
             raise InvalidInput(f"--version '{text[:40]}' is no TOOL=N; write for example transformers=4.46")
+        if not NUMBERS.match(version.strip()):
+            raise InvalidInput(
+                f"--version '{text[:40]}' has no number of a version; write for example {tool}=1.2"
+            )
         found[tool.strip().lower()] = version.strip()
     return found

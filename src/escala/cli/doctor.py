@@ -6,8 +6,8 @@ import click
 
 from escala.cli.options import examples, json_option
 from escala.cli.output import show
-from escala.cli.settings import Setting, read_settings, settable
-from escala.cli.verb import Verb, commands_of
+from escala.cli.settings import Setting, settable
+from escala.cli.verb import Verb, commands_of, settings_of
 
 if TYPE_CHECKING:
     from escala.report.doctor import Config
@@ -34,8 +34,7 @@ def config_of(ctx: click.Context) -> "Config":
     from escala.report.doctor import Config, OptionView
 
     assert ctx.parent is not None
-    commands = commands_of(ctx.find_root())
-    settings = read_settings(commands)
+    commands, settings = commands_of(ctx.find_root()), settings_of(ctx.find_root())
     options = tuple(
         OptionView(
             verb=each.verb,

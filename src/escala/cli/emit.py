@@ -37,8 +37,9 @@ def command(plan: str | None, as_json: bool, **given: Any) -> int:
     Without --to, every target is ranked: those that can express the plan, then by how little the nearest plan
     that they can express loses.
     """
+    from escala.report.emit_order import Wishes
     from escala.report.emit_text import print_emitted
-    from escala.report.emit_view import Wishes, ranking
+    from escala.report.emit_view import ranking
     from escala.report.saved import chosen_plan
 
     _refuse_unused(given)

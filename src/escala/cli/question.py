@@ -50,6 +50,21 @@ def cluster_of(given: Mapping[str, Any], gpus: int | None) -> "Cluster":
     return at_site(_machines(given, gpus), place)
 
 
+def refuse_unknown(given: Mapping[str, Any]) -> None:
+    """Refuse names of devices, links and countries that do not exist, also where nothing is asked of them."""
+    from escala.catalog.accelerators import accelerator_name
+    from escala.catalog.clusters import MOST_DEVICES
+    from escala.catalog.links import network
+    from escala.catalog.places import country_code
+
+    if given["gpu"] is not None:
+        accelerator_name(given["gpu"])
+    if given["network"] is not None:
+        network(given["network"], MOST_DEVICES)
+    if given["country"] is not None:
+        country_code(given["country"])
+
+
 def _machines(given: Mapping[str, Any], gpus: int | None) -> "Cluster":
     from escala.catalog.clusters import cluster_for
 

@@ -5,7 +5,7 @@ over the default. What is wrong in a file is kept as a fault, so that `--help` a
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -84,15 +84,18 @@ def settable(command: click.Command) -> dict[str, click.Option]:
     return {key_of(each): each for each in options if key_of(each) not in COMMAND_LINE_ONLY}
 
 
-def read_settings(commands: Commands) -> Settings:
-    """Everything that files and variables set; nothing is raised, faults are kept."""
-    found, faults = _from_environment(commands)
+def read_settings(verbs: Iterable[str], load: Callable[[], Commands]) -> Settings:
+    """Everything that files and variables set; nothing is raised, faults are kept.
+
+    The commands are loaded only where something is set that may belong to one of the verbs.
+    """
+    found, faults = _from_environment(verbs, load)
     files: dict[str, str] = {}
     for path, level, is_named in _places():
         if not os.path.lexists(path) and not is_named:
             files[str(path)] = "absent"
             continue
-        settings, wrong = _from_file(path, level, commands)
+        settings, wrong = _from_file(path, level, load())
         files[str(path)] = "faulty" if wrong else f"{len(settings)} set"
         found, faults = found + settings, faults + wrong
     strongest: dict[tuple[str, str], Setting] = {}
@@ -109,12 +112,13 @@ def _places() -> Iterator[tuple[Path, int, bool]]:
     yield user, USER, named is not None and named != ""
 
 
-def _from_environment(commands: Commands) -> tuple[list[Setting], list[str]]:
+def _from_environment(verbs: Iterable[str], load: Callable[[], Commands]) -> tuple[list[Setting], list[str]]:
     """Settings of variables; one that begins like those of a verb and is none of them is a fault."""
     found: list[Setting] = []
     faults: list[str] = []
-    given = {name: value for name, value in os.environ.items() if value and name.startswith(f"{PREFIX}_")}
-    for verb, command in commands.items():
+    starts = tuple(variable_of(verb, "") for verb in verbs)
+    given = {name: value for name, value in os.environ.items() if value and name.startswith(starts)}
+    for verb, command in load().items() if given else ():
         known = {variable_of(verb, key): key for key in settable(command)}
         for name in [name for name in given if name.startswith(variable_of(verb, ""))]:
             if name in known:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Final
 
 import click
@@ -60,7 +61,7 @@ class Verb(click.Command):
         """Flags, then settings; alone, without the group that names the variables, no setting applies."""
         if ctx.parent is None or ctx.auto_envvar_prefix is None:
             return super().parse_args(ctx, args)
-        settings = ctx.meta[FOUND] = read_settings(commands_of(ctx.find_root()))
+        settings = ctx.meta[FOUND] = settings_of(ctx.find_root())
         ctx.default_map = settings.defaults(self)
         try:
             rest = super().parse_args(ctx, args)
@@ -86,6 +87,12 @@ class Verb(click.Command):
         if option is not None:
             option.allow_from_autoenv = False
         return option
+
+
+def settings_of(root: click.Context) -> Settings:
+    """What is set for the verbs of the program."""
+    assert isinstance(root.command, click.Group)
+    return read_settings(root.command.list_commands(root), cache(lambda: commands_of(root)))
 
 
 def commands_of(group: click.Context) -> dict[str, click.Command]:

@@ -1,6 +1,6 @@
 """The targets for which plans are written, found by the names of their modules. Knows no target."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -25,7 +25,20 @@ SHORT: Final = {
 @cache
 def writers() -> Mapping[str, Writer]:
     """Every target's writer by name, in the order of names."""
-    found = [cast(Writer, import_module(name)) for name in _modules()]
+    folders = [each.name for each in iter_modules(foreign.__path__) if each.ispkg]
+    return _by_name(writer for folder in folders for writer in writers_in(folder))
+
+
+@cache
+def writers_in(tool: str) -> tuple[Writer, ...]:
+    """The writers of one tool's files, in the order of their targets' names."""
+    package = f"{foreign.__name__}.{tool}"
+    names = [each.name for each in iter_modules(import_module(package).__path__)]
+    found = [name for name in names if name == WRITING or name.startswith(f"{WRITING}_")]
+    return tuple(_by_name(cast(Writer, import_module(f"{package}.{name}")) for name in found).values())
+
+
+def _by_name(found: Iterable[Writer]) -> dict[str, Writer]:
     return {each.TARGET.name: each for each in sorted(found, key=lambda each: each.TARGET.name)}
 
 
@@ -49,13 +62,3 @@ def wrapper_of(name: str) -> Writer:
     if known not in every:
         raise unknown("scheduler", name, every, f"there are {', '.join(every)}")
     return every[known]
-
-
-def _modules() -> Iterator[str]:
-    """Full names of the modules that write a target."""
-    for folder in iter_modules(foreign.__path__, "escala.foreign."):
-        if folder.ispkg:
-            for module in iter_modules(import_module(folder.name).__path__, f"{folder.name}."):
-                last = module.name.rpartition(".")[2]
-                if last == WRITING or last.startswith(f"{WRITING}_"):
-                    yield module.name

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from escala.errors import spoken
-from escala.foreign.findings import Finding, Rule, finding, rules
+from escala.foreign.findings import Finding, Rule, finding, rules_of
 from escala.foreign.jobs import Job
 from escala.foreign.places import Node, Scalar, at
 
@@ -19,8 +19,8 @@ ABSENT: Final = "absent"
 
 def conditional(group: str, job: Job, node: Node, defaults: Mapping[str, Scalar]) -> Iterator[Finding]:
     """What the rules of a group find in a table of keys; `defaults` are values of keys that are missing."""
-    for rule in rules().values():
-        if rule.group == group and rule.when and _holds(rule, job, node, defaults):
+    for rule in rules_of(group).values():
+        if rule.when and _holds(rule, job, node, defaults):
             where = _found(node, rule.at) or node
             given = {name: spoken(_value(name, job, node, defaults)) for name in rule.when}
             words: dict[str, Any] = {name.replace(".", "_"): value for name, value in given.items()}

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path as FilePath
@@ -11,15 +12,21 @@ from escala.errors import InvalidInput, one_line
 from escala.foreign.findings import Finding, finding
 from escala.foreign.jsontext import read_json
 from escala.foreign.places import Lines, Node
-from escala.foreign.remarks import launches
+from escala.foreign.remarks import LAUNCH, launches
 from escala.foreign.shelltext import Script, read_shell
 from escala.foreign.tomltext import read_toml
 from escala.foreign.yamltext import read_yaml
-from escala.inputs import UTF8_BOM, read_bytes, utf8
+from escala.inputs import UTF8_BOM, read_bytes, read_stdin, utf8
 
 MOST_BYTES: Final = 1_000_000
 """Size up to which a configuration or script is read; those of people have some kB."""
+STDIN: Final = "-"
+"""What stands for the text that is piped in."""
 TOO_LARGE: Final = "name a configuration or a script, not data or weights"
+
+
+FENCE: Final = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
+IMPORT: Final = re.compile(r"^(import|from)[ \t]+[\w.]+", re.MULTILINE)
 
 
 class Syntax(StrEnum):
@@ -79,18 +86,34 @@ class Document:
 
 def read_documents(file: str) -> list[Document]:
     """The documents of a file; InvalidInput where it is no text of a bounded size."""
-    path = FilePath(file)
-    if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
-        raise InvalidInput(f"{file} is no regular file (a pipe or a device); name a file")
-    content = read_bytes(path, MOST_BYTES, TOO_LARGE)
+    content = _content(file)
     text = utf8(content, file)
     syntax = syntax_of(file, text)
     marked = content.startswith(UTF8_BOM) and syntax is Syntax.JSON
-    documents = parsed(text, file, syntax)
+    documents = parsed(text, file, syntax) or [_without_code(text, file)]
     if marked:
         mark = finding("json-byte-order-mark", Lines(text, file).place(0))
         documents = [_with(each, mark) for each in documents]
     return documents
+
+
+def _without_code(text: str, file: str) -> Document:
+    """A text in which nothing is found that could be read."""
+    found = finding("text-without-code", Lines(text, file).place(0))
+    return Document(file=file, name=FilePath(file).name, text=text, syntax=Syntax.PROSE, findings=(found,))
+
+
+def whole_text(file: str) -> str:
+    """The text of a file, of which documents may be parts."""
+    return utf8(_content(file), file)
+
+
+def _content(file: str) -> bytes:
+    if file == STDIN:
+        return read_stdin(MOST_BYTES, TOO_LARGE)
+    if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
+        raise InvalidInput(f"{file} is no regular file (a pipe or a device); name a file")
+    return read_bytes(FilePath(file), MOST_BYTES, TOO_LARGE)
 
 
 def syntax_of(file: str, text: str) -> Syntax:
@@ -101,7 +124,13 @@ def syntax_of(file: str, text: str) -> Syntax:
     start = text.lstrip()[:200]
     if start.startswith("#!") or "\n#SBATCH" in text[:2000]:
         return Syntax.PYTHON if "python" in start.partition("\n")[0] else Syntax.SHELL
-    return Syntax.JSON if start.startswith(("{", "[")) else Syntax.YAML
+    if start.startswith(("{", "[")):
+        return Syntax.JSON
+    if FENCE.search(text):
+        return Syntax.PROSE
+    if IMPORT.search(text[:2000]):
+        return Syntax.PYTHON
+    return Syntax.SHELL if LAUNCH.match(start) else Syntax.YAML
 
 
 def parsed(text: str, file: str, syntax: Syntax, first_line: int = 1, name: str = "") -> list[Document]:

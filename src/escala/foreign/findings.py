@@ -72,22 +72,43 @@ def finding(
     name: str, place: Place | Node | None, *, edits: tuple[Edit, ...] = (), **words: object
 ) -> Finding:
     """What the rule of that name found at a place, its words filled in."""
-    rule = rules()[name]
+    rule = rule_of(name)
     where = place.entry if isinstance(place, Node) else place
     filled = {part: getattr(rule, part).format_map(words) for part in ("what", "why", "fix", "source")}
     return Finding(rule=name, severity=rule.severity, place=where, edits=edits, **filled)
 
 
 @cache
+def rule_of(name: str) -> Rule:
+    """The rule of that name; only its own group is read."""
+    group = next((group for group, text in _texts().items() if f"\n[{name}]\n" in text), "")
+    assert group, f"there is no rule {name}"
+    return rules_of(group)[name]
+
+
+@cache
+def rules_of(group: str) -> Mapping[str, Rule]:
+    """The rules of a group by name."""
+    return {
+        name: Rule(name=name, group=group, severity=Severity(words.pop("severity")), **words)
+        for name, words in tomllib.loads(_texts()[group]).items()
+    }
+
+
 def rules() -> Mapping[str, Rule]:
     """Every rule by name."""
-    found: dict[str, Rule] = {}
-    for file in sorted(files("escala.foreign").joinpath("data/rules").iterdir(), key=lambda f: f.name):
-        for name, words in tomllib.loads(file.read_text("utf-8")).items():
-            assert name not in found, f"rule {name} stands twice"
-            severity, group = Severity(words.pop("severity")), file.name.removesuffix(".toml")
-            found[name] = Rule(name=name, group=group, severity=severity, **words)
+    every = [rule for group in _texts() for rule in rules_of(group).values()]
+    found = {rule.name: rule for rule in every}
+    assert len(found) == len(every), "a rule stands twice"
     return found
+
+
+@cache
+def _texts() -> Mapping[str, str]:
+    """The files of rules by group."""
+    folder = files("escala.foreign").joinpath("data/rules")
+    texts = {each.name.removesuffix(".toml"): each.read_text("utf-8") for each in folder.iterdir()}
+    return {group: f"\n{texts[group]}" for group in sorted(texts)}
 
 
 def replaced(node: Node, text: str) -> Edit:

@@ -12,7 +12,8 @@ from escala.foreign.facts import FACTS, Fact, Value, is_below_one
 from escala.foreign.findings import Finding, Severity, finding, sorted_findings
 from escala.foreign.places import Place
 from escala.foreign.readings import Reading, Reference, Role
-from escala.foreign.tools import CARRIERS, TOOLS, tool_of, tools
+from escala.foreign.signs import candidates
+from escala.foreign.tools import CARRIERS, TOOLS, tool_of
 
 COMMAND_LINE: Final = "the command line"
 FEWER: Final = frozenset(("wraps", "model", "device", "network", "link"))
@@ -182,7 +183,7 @@ def _readings(document: Document, versions: Mapping[str, str]) -> list[Reading]:
 
 def _scored(document: Document, names: Collection[str]) -> list[str]:
     """Those of the tools that know a document, the surest first."""
-    scores = {name: tool.score(document) for name, tool in tools().items() if name in names}
+    scores = {name: tool_of(name).score(document) for name in candidates(document) if name in names}
     return sorted((name for name, score in scores.items() if score > 0), key=lambda name: -scores[name])
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from escala.foreign.blocks import unfenced
 from escala.foreign.documents import Document, Syntax, parsed
+from escala.foreign.findings import finding
 from escala.foreign.remarks import LAUNCH, blank
 
 OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
@@ -40,8 +41,21 @@ def read_prose(text: str, file: str) -> list[Document]:
         body = blank(text[:start]) + text[start:end]
         line = text.count("\n", 0, start) + 1
         name = _name(text, start, end) or f"block at line {line}"
-        found += parsed(body, file, syntax, name=name)
+        found += [_headed(each, start) for each in parsed(body, file, syntax, name=name)]
     return _grouped(found)
+
+
+def _headed(document: Document, start: int) -> Document:
+    """The document; a first line that only names the file of a block is no fault of that file."""
+    first = document.text[start:].partition("\n")[0]
+    if document.syntax is not Syntax.JSON or not FILE_NAME.search(first):
+        return document
+    is_head = [each.place is not None and each.place.start < start + len(first) for each in document.findings]
+    found = [
+        finding("json-comment-heading", each.place) if head and each.rule == "json-comment" else each
+        for each, head in zip(document.findings, is_head, strict=True)
+    ]
+    return replace(document, findings=tuple(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Another plan for a checked job as files of the tool that the job already uses. Decides nothing."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Final
 
 from escala.checking.judging import Judged
 from escala.emitting import targets
@@ -9,7 +9,7 @@ from escala.errors import InvalidInput
 from escala.foreign.jobs import Job
 from escala.foreign.orders import Writer, lacking
 from escala.foreign.readings import Role
-from escala.report.emit_view import Wishes, order_of
+from escala.report.emit_order import Wishes, order_of
 from escala.report.planfile import PlanFile
 
 AROUND: Final = (Role.LAUNCH, Role.ALLOCATION)
@@ -31,9 +31,7 @@ def files_of(job: Job, wanted: Judged) -> tuple[str, Mapping[str, str]]:
 def _writers(job: Job) -> Iterator[Writer]:
     """Writers of the tools that the files are for, in their order; not of what launches or places them."""
     for reading in (each for each in job.readings if each.role not in AROUND):
-        for writer in targets.writers().values():
-            if cast(str, writer.__name__).split(".")[-2] == reading.tool:  # type: ignore[attr-defined] # modules
-                yield writer
+        yield from targets.writers_in(reading.tool)
 
 
 def _wishes(job: Job) -> Wishes:

@@ -27,8 +27,10 @@ from escala.report.layout import (
     hanging,
     put,
     put_table,
+    put_whole,
     room,
     table_of,
+    width_of,
 )
 from escala.report.numbers import count, gib, in_percent, plural, seconds, short, span
 from escala.units import MOST_PERCENT, digits, percent, show_bytes, show_seconds
@@ -73,7 +75,12 @@ def _print_finding(console: Console, each: FindingView) -> None:
         if each.line
         else f"{each.file}: "
     )
-    put(console, Text.assemble(where, (f"{each.severity}: ", STYLES[each.severity]), (each.what, STRONG)))
+    said = Text.assemble((f"{each.severity}: ", STYLES[each.severity]), (each.what, STRONG))
+    if len(where) > width_of(console) // 2:
+        put_whole(console, where.rstrip())
+        put(console, said)
+    else:
+        put(console, Text.assemble(where, said))
     if each.text:
         put(console, Text(one_line(each.text, room(console)), style=QUIET), indent=4)
     hanging(console, "why", folded(Text(each.why), room(console)))
@@ -108,7 +115,8 @@ def _print_estimate(console: Console, given: EstimateView) -> None:
     what = f"{given.network} · {short(given.parameters)} parameters · {given.method} · {given.optimizer}"
     batch = f"seq {count(given.sequence_tokens)} · global batch {count(given.global_batch)}"
     hanging(console, "Job", flow([what, batch, f"{given.cluster}"], room(console)))
-    hanging(console, "Plan", flow([glued(given.plan_title), f"as {given.engine} runs it"], room(console)))
+    plan = [glued(given.plan_title), str(given.plan["precision"]), f"as {given.engine} runs it"]
+    hanging(console, "Plan", flow(plan, room(console)))
     _print_memory(console, given)
     _print_speed(console, given)
     if given.change is not None:
@@ -198,7 +206,8 @@ def _print_change(console: Console, given: OtherPlanView) -> None:
 def _print_better(console: Console, given: EstimateView) -> None:
     best = given.better
     if best is None:
-        hanging(console, "Better", [Text("no plan of this engine fits these devices")])
+        other = "no plan" if given.verdict == "does not fit" else "no other plan"
+        hanging(console, "Better", [Text(f"{other} of this engine fits these devices")])
     elif given.is_near_best:
         hanging(console, "Better", [Text("within 5 % of the best plan: nothing to change")])
     else:
@@ -234,7 +243,12 @@ def _print_fix(console: Console, given: FixView) -> None:
     for line in given.diff.splitlines():
         style = "green" if line.startswith("+") else "red" if line.startswith("-") else QUIET
         console.print(Text(line, style=style), no_wrap=True, overflow="ignore", crop=False)
-    hanging(console, "Wrote", flow(given.written or ("nothing",), room(console)))
+    for each in given.done:
+        hanging(console, "Did", folded(Text(each), room(console)))
+    for each in given.written:
+        put_whole(console, Text.assemble(("  Wrote  ", QUIET), each))
+    if not given.written:
+        hanging(console, "Wrote", [Text("nothing")])
     for each in given.left_out:
         hanging(console, "Left", folded(Text(each), room(console)), style="yellow")
 

@@ -2,51 +2,30 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any, Final
 
 from escala import __version__
-from escala.catalog import engine, networks
+from escala.catalog import engine
 from escala.emitting import targets
 from escala.emitting.fits import Fit, Nearest, fit, fits, step_of
-from escala.errors import InvalidInput, spoken
+from escala.errors import InvalidInput
 from escala.foreign.orders import Order, OutFile, Target, launch_line
 from escala.model.estimate import estimate
 from escala.model.memory import Verdict
 from escala.model.own_numbers import without_own
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
-from escala.model.rejects import Reject, rejects
-from escala.model.rejects import describe as described
-from escala.model.workload import Method
+from escala.model.rejects import rejects
 from escala.planning.simplicity import describe
 from escala.planning.space import SpaceLimits
 from escala.report.answer import AssumptionView
+from escala.report.emit_order import Wishes, order_of
 from escala.report.plan_view import VERDICTS
-from escala.report.planfile import PlanFile, Searched, digest_of, plan_bytes
+from escala.report.planfile import PlanFile, Searched, plan_bytes
 from escala.report.planwords import plan_keys
-from escala.report.problem_view import tokens_per_step
 
 EMIT_SCHEMA: Final = "escala/emit@1"
 PLAN_NAME: Final = "plan.json"
-HUB: Final = "huggingface.co/"
-STEPS: Final = 1000
-# The usual rates of published recipes: pretraining of Llama 3 8B; full fine-tuning; QLoRA for adapters
-RATES: Final = {Method.PRETRAIN: 3e-4, Method.FULL: 2e-5, Method.LORA: 2e-4, Method.QLORA: 2e-4}
-DATA: Final = {Method.PRETRAIN: "allenai/c4"}
-TUNING_DATA: Final = "tatsu-lab/alpaca"
-ELSEWHERE: Final = Reject.ENGINE | Reject.NOT_PLANNED
-"""Rules of a prediction that say nothing of whether another tool can run the plan."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What no plan knows; None where nothing was given."""
-
-    model: str | None = None
-    data: str | None = None
-    learning_rate: float | None = None
-    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,79 +137,11 @@ def emission(
     return replace(answer, written=_written(to, starter, files, order)), _by_name(files)
 
 
-def order_of(file: PlanFile, row: int, wishes: Wishes) -> tuple[Order, tuple[AssumptionView, ...]]:
-    """The order of one plan, and what was taken for what nobody gave."""
-    problem, plan = file.problem, file.plans[row]
-    _refuse_broken(problem, plan)
-    model, data, rate, steps = _model(problem), _data(problem), _rate(problem), _steps(problem)
-    assumed = (
-        (wishes.model, "model", *model, "--model-path"),
-        (wishes.data, "data", *data, "--data"),
-        (wishes.learning_rate, "learning rate", f"{rate[0]:g}", rate[1], "--lr"),
-        (wishes.steps, "steps", f"{steps[0]:,}", steps[1], "--steps"),
-    )
-    order = Order(
-        problem=problem,
-        plan=plan,
-        digest=digest_of(file, row),
-        model=wishes.model or model[0],
-        data=wishes.data or data[0],
-        learning_rate=wishes.learning_rate or rate[0],
-        steps=wishes.steps or steps[0],
-    )
-    for what, text in (("model", order.model), ("data", order.data)):
-        if not text.strip() or not text.isprintable():
-            raise InvalidInput(
-                f"the name of the {what} is {spoken(text)}; give one line of printable letters"
-            )
-    return order, tuple(
-        AssumptionView(name=name, value=value, reason=reason, option=option)
-        for given, name, value, reason, option in assumed
-        if given is None
-    )
-
-
-def _refuse_broken(problem: Problem, plan: Plan) -> None:
-    bits = int(rejects(problem, Plans.of(plan))[0]) & ~int(ELSEWHERE)
-    if bits:
-        raise InvalidInput(
-            f"the plan cannot be run: {'; '.join(described(bits))}; `escala explain` says what to change"
-        )
-
-
 def _refuse(target: Target, order: Order) -> None:
     """A scheduler's files can start everything but what the target's own rules forbid."""
     reasons = target.also(order)
     if reasons:
         raise InvalidInput(f"{target.title} cannot start this: {'; '.join(reasons)}; leave out --launch")
-
-
-def _model(problem: Problem) -> tuple[str, str]:
-    network = problem.workload.network
-    if network.name in networks.names() and networks.network(network.name) == network:
-        hub = networks.describe(network.name).hub
-        if hub is not None:
-            return hub, "id of the catalog's network on the Hugging Face hub"
-    if HUB in network.source:
-        return network.source.partition(HUB)[2].split()[0].strip(",;"), "where its config.json came from"
-    return network.name, "the name of the network, since no public id is known"
-
-
-def _data(problem: Problem) -> tuple[str, str]:
-    method = problem.workload.method
-    return DATA.get(method, TUNING_DATA), f"a public data set, so that the first run of {method} starts"
-
-
-def _rate(problem: Problem) -> tuple[float, str]:
-    method = problem.workload.method
-    return RATES.get(method, RATES[Method.PRETRAIN]), f"usual of published recipes for {method}"
-
-
-def _steps(problem: Problem) -> tuple[int, str]:
-    total = problem.workload.total_tokens
-    if total is None:
-        return STEPS, "the plan has no total of tokens"
-    return ceil(total / tokens_per_step(problem)), "the tokens of the plan over those of a step"
 
 
 def _with_plan(file: PlanFile, plan: Plan) -> PlanFile:

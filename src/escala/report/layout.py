@@ -83,6 +83,11 @@ def put(console: Console, text: Chunk = "", *, indent: int = 0) -> None:
         _raw(console, Text.assemble(" " * indent, part))
 
 
+def put_whole(console: Console, text: Chunk) -> None:
+    """One line that is never broken, however long: a path that other programs read."""
+    _raw(console, text if isinstance(text, Text) else Text(text))
+
+
 def hanging(console: Console, label: str, lines: Sequence[Text], style: str = QUIET) -> None:
     """A label, and its lines in a column right of it."""
     for number, line in enumerate(lines):

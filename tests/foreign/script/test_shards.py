@@ -13,6 +13,8 @@ FSDP1 = (
         "model = FSDP(model, device_id=torch.cuda.current_device())",
     )
     .replace("    fully_shard(block, mp_policy=policy)", "    pass")
+    .replace("torch.cuda.set_device", 'dist.init_process_group("nccl")\ntorch.cuda.set_device', 1)
+    + "dist.destroy_process_group()\n"
 )
 
 

@@ -67,6 +67,15 @@ def _facts(program: Program) -> Iterator[Fact]:
     yield from _batch(program)
     yield from _numbers(program)
     yield from _mesh(program)
+    yield from _spawned(program)
+
+
+def _spawned(program: Program) -> Iterator[Fact]:
+    """Processes that the program starts itself."""
+    for call in program.called("spawn")[:1]:
+        count = program.count(keyword(call, "nprocs", 2))
+        if count is not None:
+            yield fact("devices_per_node", count, program.place(call), "nprocs")
 
 
 def _strategy(program: Program) -> Iterator[Fact]:

@@ -10,6 +10,7 @@ from escala.foreign.script.loading import loading_rules
 from escala.foreign.script.parts import Program
 from escala.foreign.script.ranks import rank_rules
 from escala.foreign.script.sharding import sharding_rules
+from escala.foreign.script.starting import starting_rules
 from escala.foreign.script.stepping import stepping_rules
 from escala.foreign.script.superseded import superseded_rules
 
@@ -21,4 +22,5 @@ def rules_of(job: Job, reading: Reading) -> Iterator[Finding]:
     yield from loading_rules(job, program)
     yield from stepping_rules(job, program)
     yield from rank_rules(job, program)
+    yield from starting_rules(job, program)
     yield from sharding_rules(job, program)
