@@ -12,10 +12,13 @@ The names below are the public API; each is loaded when it is first used.
     found = escala.search(problem)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from __future__ import annotations
 
+# typing takes a hundredth of a second to load, in which Ctrl-C would print a traceback
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from escala.catalog import cluster, cluster_for, engine
     from escala.errors import EscalaError, InvalidInput, MissingExtra
     from escala.formats.cluster_toml import read_cluster
@@ -106,6 +109,8 @@ def __getattr__(name: str) -> Any:
     """The public name, loaded from its module."""
     if name not in _HOMES:
         raise AttributeError(f"module 'escala' has no attribute '{name}'")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -4,10 +4,15 @@ Loading the command line takes a tenth of a second; Ctrl-C within it ends with 1
 is closed from the start (`>&-`) swallows what is written to it.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
 
 INTERRUPTED = 130
 
