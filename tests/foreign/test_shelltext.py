@@ -114,3 +114,18 @@ def test_where_output_goes_is_no_word_of_the_command() -> None:
         ["run", "--late"],
         ["run"],
     ]
+
+
+def test_what_a_variable_has_that_is_not_set_is_told_apart() -> None:
+    text = 'N=${N:-2}\nrun --a=${A:-1} "${B:-b}" $N ${C} c\n'
+
+    words = read_shell(text, "x.sh").commands[0].words
+
+    assert [(word.text, word.is_default) for word in words] == [
+        ("run", False),
+        ("--a=1", True),
+        ("b", True),
+        ("2", True),
+        ("${C}", False),
+        ("c", False),
+    ]

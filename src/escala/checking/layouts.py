@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any, Final, TypeVar
 
 from escala.checking.machines import Missing
+from escala.foreign.facts import UNSET
 from escala.foreign.jobs import Job
 from escala.model.engine import Engine
 from escala.model.plan import (
@@ -65,7 +66,7 @@ def layout_of(job: Job, engine: Engine, devices: int) -> Layout:
     inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
     if devices % inner:
         what = f"no layout: tp × pp × cp = {inner} does not divide {devices} devices"
-        return Layout(missing=(Missing(what=what, add="correct the degrees, or --gpus"),))
+        return Layout(missing=(Missing(what=what, add="--gpus N, or other degrees"),))
     taken = _Taken(job)
     dp = devices // inner
     batch = _batch(taken, dp, degrees["pp"])
@@ -126,7 +127,7 @@ def tool_defaults(job: Job) -> Iterator[Assumed]:
     """What a tool takes by itself, as its reader says it."""
     for name in TOLD:
         said = job.facts.get(name)
-        if said is not None and said.is_default:
+        if said is not None and said.is_default and not said.said.endswith(UNSET):
             key = said.said.removesuffix(" (default)")
             yield Assumed(
                 name=name.replace("_", "-"),
@@ -134,6 +135,15 @@ def tool_defaults(job: Job) -> Iterator[Assumed]:
                 reason="the default of the tool",
                 option=key,
             )
+
+
+def unset_variables(job: Job) -> Iterator[Assumed]:
+    """What a script takes where nobody sets its variables."""
+    reason = "the script's own value where its variable is not set"
+    for said in job.facts.values():
+        if said.is_default and said.said.endswith(UNSET) and said.name != "devices":
+            key = said.said.removesuffix(UNSET)
+            yield Assumed(name=said.name.replace("_", "-"), value=str(said.value), reason=reason, option=key)
 
 
 def _precisions() -> frozenset[str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from escala.catalog.engines import engine as engine_named
 from escala.catalog.engines import find_engine
-from escala.checking.layouts import layout_of, tool_defaults
+from escala.checking.layouts import layout_of, tool_defaults, unset_variables
 from escala.checking.machines import SOCKETS, Missing, sockets_at
 from escala.checking.networks import network_of
 from escala.errors import InvalidInput
@@ -135,7 +135,7 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
     layout = layout_of(job, found.engine, cluster.devices)
     found = replace(
         found,
-        assumed=(*found.assumed, *tool_defaults(job), *_usual(job), *layout.assumed),
+        assumed=(*found.assumed, *tool_defaults(job), *unset_variables(job), *_usual(job), *layout.assumed),
         missing=(*found.missing, *layout.missing),
     )
     if layout.plan is None:
@@ -151,7 +151,7 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
     try:
         problem, assumed = answerable(question)
     except InvalidInput as error:
-        return replace(found, missing=(*found.missing, Missing(what=str(error), add="correct it")))
+        return replace(found, missing=(*found.missing, Missing(what=str(error), add="other values")))
     gaps = (*instead, *gaps, *_method_gaps(job), *_offload_gaps(plan), *_file_gaps(job, network))
     return replace(
         found,

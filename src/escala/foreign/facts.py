@@ -74,6 +74,8 @@ BATCHES: Final = frozenset(("micro_batch", "accumulation"))
 COUNTED: Final = frozenset(("global_batch", "devices", "nodes", "devices_per_node", "tp", "pp", "cp", "ep"))
 """Counts that are 1 or more; in several tools -1 means all there are, or the rest, of those in COUNTED."""
 
+UNSET: Final = ", a variable"
+"""How a fact is said that a script has only where a variable is not set."""
 YES_NO: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -94,6 +96,8 @@ class Fact:
 def fact(name: str, value: Value, node: Node | Place, said: str, *, is_default: bool = False) -> Fact:
     """A fact of the vocabulary at the place of a node."""
     assert name in FACTS, name
+    if isinstance(node, Node) and node.is_default:
+        return Fact(name=name, value=value, place=node.entry, said=f"{said}{UNSET}", is_default=True)
     place = node.entry if isinstance(node, Node) else node
     return Fact(name=name, value=value, place=place, said=said, is_default=is_default)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from escala.errors import InvalidInput, spoken, unknown
 from escala.foreign.documents import Document, Syntax, read_documents
-from escala.foreign.facts import FACTS, Fact, Value, is_below_one
+from escala.foreign.facts import FACTS, UNSET, Fact, Value, is_below_one
 from escala.foreign.findings import Finding, Severity, finding, sorted_findings
 from escala.foreign.places import Place
 from escala.foreign.readings import Reading, Reference, Role
@@ -42,6 +42,10 @@ class Job:
         """The value of a fact that is a whole number."""
         value = self.value(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def sure(self, name: str) -> int | None:
+        """The value of a fact that is a whole number, where it is no default."""
+        return self.count(name) if name in self.facts and not self.facts[name].is_default else None
 
     def place(self, name: str) -> Place | None:
         """Where a fact is said."""
@@ -210,11 +214,14 @@ def _multiplied(facts: dict[str, Fact]) -> dict[str, Fact]:
         return facts
     if not isinstance(nodes.value, int) or not isinstance(each.value, int):
         return facts
-    said = f"{nodes.said} and {each.said}"
-    return {
-        **facts,
-        "devices": Fact(name="devices", value=nodes.value * each.value, place=each.place, said=said),
-    }
+    devices = Fact(
+        name="devices",
+        value=nodes.value * each.value,
+        place=each.place,
+        said=f"{nodes.said.removesuffix(UNSET)} and {each.said}",
+        is_default=nodes.is_default or each.is_default,
+    )
+    return {**facts, "devices": devices}
 
 
 def _below_one(readings: tuple[Reading, ...], found: list[Finding]) -> list[Finding]:

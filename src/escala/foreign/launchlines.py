@@ -84,10 +84,10 @@ def _node(option: Word, values: tuple[Word, ...]) -> Node:
     key = replace(option.place, start=start, end=start + len(name))
     if sign:
         place = replace(option.place, start=start + len(name) + 1)
-        return Node(value=value, place=place, key=key)
+        return Node(value=value, place=place, key=key, is_default=option.is_default)
     if len(values) > 1:
         items = [Node(value=each.text, place=each.place) for each in values]
         return Node(value=items, place=values[0].place, key=key)
     if values:
-        return Node(value=values[0].text, place=values[0].place, key=key)
+        return Node(value=values[0].text, place=values[0].place, key=key, is_default=values[0].is_default)
     return Node(value=True, place=option.place, key=key)

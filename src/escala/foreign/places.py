@@ -26,11 +26,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """A value of a file: a scalar, a list of nodes, or named nodes; `key` is the place of its own name."""
+    """A value of a file: a scalar, a list of nodes, or named nodes; `key` is the place of its own name.
+
+    `is_default` if a script has it only where a variable is not set.
+    """
 
     value: "Scalar | list[Node] | dict[str, Node]"
     place: Place
     key: Place | None = None
+    is_default: bool = False
 
     @property
     def scalar(self) -> Scalar:

@@ -60,11 +60,25 @@ MOST_LETTERS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One word of a command after quotes and variables; `is_open` if part of it is known to a shell only."""
+    """One word of a command after quotes and variables; `is_open` if part of it is known to a shell only.
+
+    `is_default` if part of it is what a variable has that is not set: ${NAME:-value}.
+    """
 
     text: str
     place: Place
     is_open: bool = False
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A stretch of a word, quoted or not; `words` are those of a variable that is not quoted."""
+
+    text: str
+    is_open: bool = False
+    is_default: bool = False
+    words: "tuple[Word, ...] | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +260,7 @@ class _Reader:
         match = re.compile(r"([A-Za-z_]\w*)(\+?)=\(").match(self.text, start)
         if match:
             return self.array(match, stop)
-        parts: list[tuple[str, bool, tuple[Word, ...] | None]] = []
+        parts: list[_Part] = []
         index = start
         while index < stop and self.text[index] not in " \t\r\n;|&()<>":
             index = self.part(index, stop, parts)
@@ -281,69 +295,68 @@ class _Reader:
         self.variables[match.group(1)] = tuple(items[:MOST_WORDS])
         return [], index + 1
 
-    def part(self, index: int, stop: int, parts: list[tuple[str, bool, tuple[Word, ...] | None]]) -> int:
+    def part(self, index: int, stop: int, parts: list[_Part]) -> int:
         """One quoted or plain stretch of a word; adds (text, is open, words of an unquoted variable)."""
         letter = self.text[index]
         if letter == "\\":
             if not self.text.startswith("\n", index + 1):
-                parts.append((self.text[index + 1 : index + 2], False, None))
+                parts.append(_Part(text=self.text[index + 1 : index + 2]))
             return index + 2
         if letter == "'":
             end = self.text.find("'", index + 1)
             end = stop if end < 0 else end
-            parts.append((self.text[index + 1 : end], False, None))
+            parts.append(_Part(text=self.text[index + 1 : end]))
             return end + 1
         if letter == '"':
             return self.quoted(index + 1, stop, parts)
         if letter in "$`":
-            text, is_open, words, end = self.expansion(index, stop)
-            parts.append((text, is_open, words))
+            part, end = self.expansion(index, stop)
+            parts.append(part)
             return end
         end = index
         while end < stop and self.text[end] not in " \t\r\n;|&()<>\\'\"$`":
             end += 1
-        parts.append((self.text[index:end], False, None))
+        parts.append(_Part(text=self.text[index:end]))
         return end
 
-    def quoted(self, index: int, stop: int, parts: list[tuple[str, bool, tuple[Word, ...] | None]]) -> int:
+    def quoted(self, index: int, stop: int, parts: list[_Part]) -> int:
         while index < stop and self.text[index] != '"':
             if self.text[index] in "$`":
-                text, is_open, words, index = self.expansion(index, stop)
-                several = (
-                    words is not None and len(words) > 1 and "[@]" in self.text[max(0, index - 5) : index]
-                )
-                parts.append((text, is_open, words if several else None))
+                part, index = self.expansion(index, stop)
+                is_array = "[@]" in self.text[max(0, index - 5) : index]
+                several = part.words is not None and len(part.words) > 1 and is_array
+                parts.append(part if several else replace(part, words=None))
             elif self.text[index] == "\\":
                 escaped = self.text[index + 1 : index + 2]
-                parts.append(("" if escaped == "\n" else escaped, False, None))
+                parts.append(_Part(text="" if escaped == "\n" else escaped))
                 index += 2
             else:
                 end = index
                 while end < stop and self.text[end] not in '"$`\\':
                     end += 1
-                parts.append((self.text[index:end], False, None))
+                parts.append(_Part(text=self.text[index:end]))
                 index = end
         return index + 1
 
-    def expansion(self, index: int, stop: int) -> tuple[str, bool, tuple[Word, ...] | None, int]:
-        """Text, whether it stays open, words of the value, and the offset after an expansion."""
+    def expansion(self, index: int, stop: int) -> tuple[_Part, int]:
+        """What an expansion becomes, and the offset after it."""
         if self.text.startswith("$((", index):
             end = self.text.find("))", index)
             end = stop if end < 0 else end + 2
             number = self.sum_of(self.text[index + 3 : end - 2])
-            return (self.text[index:end] if number is None else number), number is None, None, end
+            return _Part(text=self.text[index:end] if number is None else number, is_open=number is None), end
         if self.text.startswith("$(", index) or self.text[index] == "`":
             end = self.closing(index, stop)
-            return self.text[index:end], True, None, end
+            return _Part(text=self.text[index:end], is_open=True), end
         if self.text.startswith("${", index):
             end = self.text.find("}", index)
             end = stop if end < 0 else end + 1
-            return (*self.value(self.text[index + 2 : end - 1], self.text[index:end]), end)
+            return self.value(self.text[index + 2 : end - 1], self.text[index:end]), end
         match = NAME.match(self.text, index + 1)
         if match is None:
             end = min(index + 2, stop)
-            return self.text[index:end], True, None, end
-        return (*self.value(match.group(), self.text[index : match.end()]), match.end())
+            return _Part(text=self.text[index:end], is_open=True), end
+        return self.value(match.group(), self.text[index : match.end()]), match.end()
 
     def closing(self, index: int, stop: int) -> int:
         if self.text[index] == "`":
@@ -356,7 +369,7 @@ class _Reader:
                 return offset + 1
         return stop
 
-    def value(self, inside: str, written: str) -> tuple[str, bool, tuple[Word, ...] | None]:
+    def value(self, inside: str, written: str) -> _Part:
         """The value of ${inside}: of a variable, else of its default; open where there is neither."""
         match = NAME.match(inside)
         name = match.group() if match else ""
@@ -367,11 +380,12 @@ class _Reader:
             text = " ".join(word.text for word in words)
             self.unfolded += len(text)
             if self.unfolded > MOST_LETTERS:
-                return written, True, None
-            return text, any(word.is_open for word in words), words
+                return _Part(text=written, is_open=True)
+            is_open, is_default = any(w.is_open for w in words), any(w.is_default for w in words)
+            return _Part(text=text, is_open=is_open, is_default=is_default, words=words)
         if name and rest.startswith((":-", ":=", "-", "=")):
-            return rest.lstrip(":")[1:].strip("\"'"), False, None
-        return written, True, None
+            return _Part(text=rest.lstrip(":")[1:].strip("\"'"), is_default=True)
+        return _Part(text=written, is_open=True)
 
     def sum_of(self, text: str) -> str | None:
         """The value of a sum whose variables are all known whole numbers."""
@@ -383,13 +397,13 @@ class _Reader:
         filled = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", known, text)
         return _calculated(filled) if SUM.fullmatch(filled) and len(filled) < 200 else None
 
-    def joined(self, parts: list[tuple[str, bool, tuple[Word, ...] | None]], place: Place) -> list[Word]:
+    def joined(self, parts: list[_Part], place: Place) -> list[Word]:
         """Words from parts: an unquoted variable is split at spaces, its words keep their own places."""
-        if len(parts) == 1 and parts[0][2] is not None:
-            words = parts[0][2]
-            return [piece for word in words for piece in self.split(word)]
-        text = "".join(part[0] for part in parts)
-        return [Word(text=text, place=place, is_open=any(part[1] for part in parts))]
+        if len(parts) == 1 and parts[0].words is not None:
+            return [piece for word in parts[0].words for piece in self.split(word)]
+        is_open, is_default = any(p.is_open for p in parts), any(p.is_default for p in parts)
+        text = "".join(part.text for part in parts)
+        return [Word(text=text, place=place, is_open=is_open, is_default=is_default)]
 
     def split(self, word: Word) -> list[Word]:
         """The words of a value, each at its own place where the value stands as it is written."""

@@ -208,3 +208,17 @@ def test_no_number_stops_the_reading(tmp_path: Path, name: str, value: str) -> N
     others = f"{PP} 2 --{VIRTUAL} 2 --{EP} 2 --num-experts 6 --rampup-batch-size {value} 1 1"
 
     assert job(tmp_path, f"{others} --{name} {value}").readings
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [("${NNODES:-1}", []), ("1", ["megatron-world"])])
+def test_nodes_that_a_variable_may_change_are_assumed(
+    tmp_path: Path, nodes: str, expected: list[str]
+) -> None:
+    line = f"torchrun --nnodes={nodes} --nproc-per-node=8 pretrain_gpt.py --{TP} 8 --{PP} 2 --num-layers 4\n"
+    (tmp_path / "run.sh").write_text(f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{line}")
+
+    found = read_job([str(tmp_path / "run.sh")], {}, {})
+
+    assert [each.rule for each in found.findings if each.rule == "megatron-world"] == expected
+    assert found.count("nodes") == 1
+    assert found.count("devices") == 8

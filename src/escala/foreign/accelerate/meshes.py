@@ -79,7 +79,7 @@ def _mesh(job: Job, options: Options, sizes: dict[str, int]) -> Iterator[Finding
         yield finding("accelerate-nothing-to-shard", named.get("dp_shard", first))
     if options.kind == "FSDP" and options.fsdp_version != 2:
         yield finding("accelerate-mesh-fsdp1", first)
-    devices, product = job.count("devices"), prod(sizes.values())
+    devices, product = job.sure("devices"), prod(sizes.values())
     if devices is not None and product != devices and sizes["sp"] == 1:
         text = " × ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "1"
         yield finding("accelerate-mesh-product", first, text=text, product=product, devices=devices)
@@ -88,7 +88,7 @@ def _mesh(job: Job, options: Options, sizes: dict[str, int]) -> Iterator[Finding
 def _megatron(job: Job, options: Options) -> Iterator[Finding]:
     degrees = [options.count(name) or 1 for name in MEGATRON]
     context = options.count("megatron_lm_context_parallel_size") or MEGATRON_CONTEXT
-    devices, inside = job.count("devices"), prod(degrees) * context
+    devices, inside = job.sure("devices"), prod(degrees) * context
     node = options.get(MEGATRON[0]) or options.get(MEGATRON[1]) or options.at
     if devices is not None and devices % inside:
         yield finding(

@@ -74,7 +74,7 @@ def _pipeline(tree: Node, block: Node) -> Iterator[Finding]:
 
 def _ranks(job: Job, tree: Node, block: Node) -> Iterator[Finding]:
     """Data parallel ranks are what devices leave; batch, replicas and experts divide them."""
-    devices = job.count("devices")
+    devices = job.sure("devices")
     inner = prod(_size(block, key) for key in ("tp_size", "pp_size", "cp_size"))
     if devices is None or devices < 1:
         return

@@ -35,7 +35,7 @@ def findings(job: Job, tree: Node, is_filled: bool) -> Iterator[Finding]:
 
 def data_ranks(job: Job) -> int | None:
     """Data parallel ranks = devices / (tp * sequence parallel * pp); None where that is open or not whole."""
-    devices = job.count("devices")
+    devices = job.sure("devices")
     inside = (job.count("tp") or 1) * (job.count("cp") or 1) * (job.count("pp") or 1)
     if devices is None or devices < 1 or inside < 1 or devices % inside:
         return None

@@ -97,7 +97,7 @@ def _fsdp(settings: Settings, text: str) -> Iterator[Finding]:
 
 def _mesh(job: Job, settings: Settings) -> Iterator[Finding]:
     """Sizes of a mesh are the devices of the job."""
-    devices = job.count("devices")
+    devices = job.sure("devices")
     keys = ("data_parallel_size", "tensor_parallel_size")
     node = settings.option("device_mesh")
     if settings.strategy == "ModelParallelStrategy":

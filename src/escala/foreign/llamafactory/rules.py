@@ -90,7 +90,7 @@ def _kinds(job: Job, node: Node) -> Iterator[Finding]:
             yield finding("llamafactory-projected-lora", given, key=key)
         if key != "use_badam" and is_on(node.table.get("deepspeed")):
             yield finding("llamafactory-projected-deepspeed", given)
-        devices = job.count("devices")
+        devices = job.sure("devices")
         if key == "use_badam" and devices is not None and devices > 1 and job.value("zero") != 3:
             yield finding("llamafactory-badam", given, devices=devices)
 

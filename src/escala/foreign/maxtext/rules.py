@@ -21,7 +21,7 @@ def rules_of(job: Job, tree: Node) -> Iterator[Finding]:
         if len(free) > 1:
             key = f"{level}_{next(name for name in free if name != FREE[level])}_parallelism"
             yield finding("maxtext-axes-left-over", tree.table[key], level=level, names=" and ".join(free))
-    planned, devices = devices_of(tree), job.count("devices")
+    planned, devices = devices_of(tree), job.sure("devices")
     inner = devices_of(tree, ("ici",))
     is_wrong = planned != devices if planned else inner and devices and devices % inner
     planned = planned or inner

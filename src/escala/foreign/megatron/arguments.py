@@ -130,12 +130,12 @@ def _node(values: list[Word], key: Key, place: Place, option: Place) -> Node:
     """The value of an option: true for a flag, a list where the parser takes several."""
     least = 0 if key.types == ("boolean",) else 1
     values = [word for i, word in enumerate(values) if i < least or not word.is_open]  # "$@": further options
-    nodes = [Node(value=_value(word), place=word.place) for word in values]
+    nodes = [Node(value=_value(word), place=word.place, is_default=word.is_default) for word in values]
     if not nodes:
         return Node(value=True, place=option, key=place)
     if "array" in key.types or len(nodes) > 1:
         return Node(value=nodes, place=nodes[0].place, key=place)
-    return Node(value=nodes[0].value, place=nodes[0].place, key=place)
+    return replace(nodes[0], key=place)
 
 
 def _value(word: Word) -> str | int | float:

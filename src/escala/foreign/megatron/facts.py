@@ -40,8 +40,8 @@ def facts_of(given: Arguments) -> Iterator[Fact]:
 def _said(given: Arguments, what: str, value: str | int | float | bool | None, *names: str) -> Iterator[Fact]:
     """A fact at the first of the names that is given."""
     if value is not None:
-        said = next((given.spelled(name) for name in names if name in given.nodes), given.spelled(names[0]))
-        yield fact(what, value, given.place(*names), said)
+        named = next((name for name in names if name in given.nodes), names[0])
+        yield fact(what, value, given.nodes.get(named, given.start), given.spelled(named))
 
 
 def precision_of(given: Arguments) -> str | None:

@@ -103,7 +103,9 @@ def _launched(before: tuple[Word, ...]) -> tuple[Fact, ...]:
     for name, what in (("nnodes", "nodes"), ("nproc-per-node", "devices_per_node")):
         values = given[name][1] if name in given else ()
         if values and values[0].text.isdigit():
-            found.append(fact(what, int(values[0].text), given[name][0].place, f"--{name}"))
+            place, is_default = given[name][0].place, values[0].is_default
+            node = Node(value=int(values[0].text), place=place, is_default=is_default)
+            found.append(fact(what, int(values[0].text), node, f"--{name}"))
     if found and "nnodes" not in given:
         found.append(fact("nodes", 1, found[0].place, found[0].said))
     return tuple(found)

@@ -49,7 +49,7 @@ def rules_of(job: Job, given: Arguments, version: str, variables: Mapping[str, W
 
 def data_ranks(job: Job, given: Arguments) -> int | None:
     """Data parallel ranks: devices / (TP * PP * CP), where that is whole."""
-    devices, model = job.count("devices"), _model_ranks(given)
+    devices, model = job.sure("devices"), _model_ranks(given)
     return devices // model if devices and model and devices % model == 0 else None
 
 
@@ -64,7 +64,7 @@ def _divisors(number: int) -> str:
 
 
 def _world(job: Job, given: Arguments) -> Iterator[Finding]:
-    devices, model = job.count("devices"), _model_ranks(given)
+    devices, model = job.sure("devices"), _model_ranks(given)
     if devices and model and devices % model:
         tp, pp, cp = (given.count(name, 1) for name in (TP, PP, CP))
         place = given.place(TP, PP, CP)
@@ -219,7 +219,7 @@ def _experts(job: Job, given: Arguments) -> Iterator[Finding]:
     etp = given.count("expert_tensor_parallel_size", tp) or 1
     if etp > 1 and given.is_off("disable_bias_linear"):
         yield finding("megatron-expert-biases", given.place("num_experts"), etp=etp)
-    devices = job.count("devices")
+    devices = job.sure("devices")
     if devices and devices % pp == 0 and devices // pp % (ep * etp):
         place = given.place(EP, "num_experts")
         yield finding("megatron-expert-ranks", place, ranks=devices // pp, ep=ep, etp=etp, product=ep * etp)

@@ -93,7 +93,7 @@ def _seeds(program: Program) -> Iterator[Finding]:
 def _size(job: Job, program: Program, call: ast.Call) -> Iterator[Finding]:
     """The batch of a loader is that of one rank."""
     given = keyword(call, "batch_size", 1)
-    count, devices = program.count(given), job.count("devices")
+    count, devices = program.count(given), job.sure("devices")
     if given is not None and count is not None and devices is not None and devices > 1:
         place = program.place(given)
         yield finding("script-batch-of-rank", place, batch=count, ranks=devices, product=count * devices)

@@ -43,7 +43,7 @@ def _arguments(job: Job, program: Program) -> Iterator[Finding]:
 
 def _mesh(job: Job, program: Program) -> Iterator[Finding]:
     """A mesh of another size than the job."""
-    devices = job.count("devices")
+    devices = job.sure("devices")
     for call in program.called("init_device_mesh"):
         shape = program.meant(keyword(call, "mesh_shape", 1))
         if not isinstance(shape, ast.Tuple) or devices is None:

@@ -48,7 +48,7 @@ class Launch:
         if name in self.options:
             return self.options[name]
         word = self.variables.get("PET_" + name.upper().replace("-", "_"))
-        return None if word is None else Node(value=word.text, place=word.place)
+        return None if word is None else Node(value=word.text, place=word.place, is_default=word.is_default)
 
     def text(self, name: str) -> str | None:
         """The value of an option as text; None where it is left out."""
@@ -97,14 +97,15 @@ def _parsed(
             break
         name, value = _name(match.group(2)), match.group(3)
         index += 1
-        place = word.place
+        given = word
         if value is None and _is_flag(name):
-            options[name] = Node(value=True, place=place, key=_key(word, match, text))
+            options[name] = Node(value=True, place=word.place, key=_key(word, match, text))
             continue
         if value is None and index < len(words):
-            value, place = words[index].text, words[index].place
+            given, value = words[index], words[index].text
             index += 1
-        options[name] = Node(value=value, place=place, key=_key(word, match, text))
+        key = _key(word, match, text)
+        options[name] = Node(value=value, place=given.place, key=key, is_default=given.is_default)
     rest = words[index:]
     return Launch(
         program=program,

@@ -66,7 +66,9 @@ def _facts(launch: Launch) -> Iterator[Fact]:
         if count is not None:
             said = f"--{option}" if node is not None else f"--{option} (left out)"
             yield fact(name, count, node if node is not None else launch.place, said)
-    if nodes is not None and processes is not None:
+    given = (launch.said("nnodes"), launch.said("nproc-per-node"))
+    is_sure = not any(node is not None and node.is_default for node in given)
+    if nodes is not None and processes is not None and is_sure:
         node = launch.said("nproc-per-node")
         said = "--nnodes and --nproc-per-node"
         yield fact("devices", nodes * processes, node if node is not None else launch.place, said)

@@ -321,7 +321,7 @@ def _device_map(job: Job, keywords: Node, node: Node) -> Iterator[Finding]:
     given = keywords.table.get("device_map")
     if given is None or given.scalar not in ("auto", "balanced", "balanced_low_0", "sequential"):
         return
-    devices, is_fsdp = job.count("devices"), is_on(node.table.get("fsdp"))
+    devices, is_fsdp = job.sure("devices"), is_on(node.table.get("fsdp"))
     if job.value("zero") == 3 and not is_fsdp:
         yield finding("load-device-map-zero", given, given=spoken(given.value))
     elif (devices is not None and devices > 1) or is_fsdp or job.value("zero") is not None:

@@ -81,7 +81,7 @@ def _packing(job: Job, node: Node) -> Iterator[Finding]:
 
 def _groups(job: Job, node: Node) -> Iterator[Finding]:
     """A generation batch, micro-batch x ranks x steps, holds whole groups."""
-    devices, generations = job.count("devices"), _count(node, "num_generations", GENERATIONS)
+    devices, generations = job.sure("devices"), _count(node, "num_generations", GENERATIONS)
     micro, steps = (
         _count(node, "per_device_train_batch_size", 8),
         _count(node, "gradient_accumulation_steps", 1),
