@@ -66,7 +66,7 @@ def judge(subject: Callable[..., Subject]) -> Callable[..., Judged]:
         found = subject(**given)
         assert found.problem is not None, found.missing
         assert found.plan is not None
-        return judged(found.problem, found.plan)
+        return judged(found.problem, found.plan, found.second_copy)
 
     return build
 

@@ -50,6 +50,18 @@ def test_offloaded_states_leave_the_device_and_fill_the_host(judge: Judge) -> No
     assert there.needed_bytes < here.needed_bytes - 12 * 6.738e9 / 8
 
 
+def test_a_second_copy_of_the_weights_is_held_from_the_start_of_training(judge: Judge) -> None:
+    known = {"model": "llama-3.1-8b", "engine": "deepspeed", "zero": 3, "precision": "bf16", "gpus": 16}
+    one, two = judge(**known), judge(**known, second_copy=8)
+
+    # 2 bytes * 8.03e9 parameters / 8 ranks = 2.01e9 on each device, in every phase but the loading
+    more = {name: two.phase_bytes[name] - held for name, held in one.phase_bytes.items()}
+    assert more.pop("load") == 0
+    assert list(more.values()) == pytest.approx([2.0076e9] * len(more), rel=1e-3)
+    assert two.needed_bytes - one.needed_bytes == pytest.approx(1.03 * 2.0076e9, rel=1e-2)
+    assert two.kind_bytes["weights"] - one.kind_bytes["weights"] == pytest.approx(2.0076e9, rel=1e-3)
+
+
 def test_ranks_that_each_load_the_whole_model_need_as_many_copies(judge: Judge) -> None:
     own, new = (judge(model="llama-2-7b", gpus=8, method=each) for each in ("full", "pretrain"))
 

@@ -200,3 +200,46 @@ def test_numbers_that_no_job_has_are_said_and_not_estimated(
 
     assert found.plan is None
     assert found.missing
+
+
+MEGATRON = (
+    "torchrun --nnodes=${NNODES:-1} --nproc-per-node=8 pretrain_gpt.py --num-layers 4 --hidden-size 512 "
+    "--num-attention-heads 8 --seq-length 512 --max-position-embeddings 512 --swiglu --bf16 "
+    "--position-embedding-type rope --tensor-model-parallel-size 2 --micro-batch-size ${MBS:-2} "
+    "--global-batch-size 64 --tokenizer-type HuggingFaceTokenizer --tokenizer-model "
+)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "rows", "reason"),
+    [
+        # 128,256 words to a multiple of 128 * TP 2
+        ("meta-llama/Llama-3.1-8B", 128_256, "has the vocabulary of 'meta-llama/Llama-3.1-8B' by its name"),
+        ("Qwen/Qwen7-900B", 50_304, "has a vocabulary that only 'Qwen/Qwen7-900B' tells"),
+    ],
+)
+def test_a_vocabulary_is_that_of_the_tokenizer_or_said_to_be_unknown(
+    tmp_path: Path, tokenizer: str, rows: int, reason: str
+) -> None:
+    (tmp_path / "run.sh").write_text(MEGATRON + tokenizer)
+
+    found = subject_of(read_job([str(tmp_path / "run.sh")], {}, {}), cluster_for("h100-sxm", 8), None)
+
+    assert found.network is not None
+    assert found.network.main.embedding is not None
+    assert found.network.main.embedding.vocab == rows
+    assert found.assumed[0].reason.startswith(reason)
+    # without --gpus the numbers of variables that are not set are assumed
+    assert {each.name: each.value for each in found.assumed if "variable" in each.reason} == {
+        "nodes": "1",
+        "micro-batch": "2",
+    }
+
+
+def test_devices_of_the_command_line_replace_those_of_variables(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(MEGATRON + "x")
+
+    job = read_job([str(tmp_path / "run.sh")], {"devices": 16}, {})
+    found = subject_of(job, cluster_for("h100-sxm", 16), None)
+
+    assert [each.name for each in found.assumed if "variable" in each.reason] == ["micro-batch"]

@@ -54,7 +54,7 @@ def smallest_change(given: Judged) -> Change | None:
     """The first change after which it fits; without one, the first after which it is at risk only."""
     risky: Change | None = None
     for attempt in _attempts(given.problem, given.plan):
-        found = judged(attempt.problem, attempt.plan)
+        found = judged(attempt.problem, attempt.plan, given.second_copy)
         change = Change(
             title=attempt.title, facts=attempt.facts, judged=found, keeps_training=attempt.keeps_training
         )

@@ -24,6 +24,8 @@ HOST_SPREAD: Final = 1.5
 runtime/zero/stage3.py, additional_buffer_factor of its own estimate."""
 LOADED_BYTES: Final = 2.0
 """Bytes of a weight in most checkpoints (16 bit)."""
+COPY_BYTES: Final = 2.0
+"""Bytes of a weight in the second copy of hpZ. Source: DeepSpeed 0.19.8, ZeRO++ (secondary partition)."""
 UNPHASED: Final = ("load_bytes", "eval_bytes", "save_bytes")
 
 
@@ -52,7 +54,10 @@ class HostMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judged:
-    """One plan with its prediction; `phase_bytes` and `needed_bytes` are of the device, after offload."""
+    """One plan with its prediction; `phase_bytes` and `needed_bytes` are of the device, after offload.
+
+    `second_copy` are the ranks over which whole weights are sharded once more (hpZ), 0 without.
+    """
 
     problem: Problem
     plan: Plan
@@ -61,6 +66,7 @@ class Judged:
     phase_bytes: dict[str, float]
     device_verdict: Verdict
     host: HostMemory
+    second_copy: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -76,7 +82,8 @@ class Judged:
         }
         moved = ["weights"] if self.plan.offload_params is not Offload.NONE else []
         moved += ["gradients"] if self.plan.offload_optimizer is not Offload.NONE else []
-        return found | dict.fromkeys(moved, 0.0)
+        found |= dict.fromkeys(moved, 0.0)
+        return found | {"weights": found["weights"] + copy_bytes(self.problem, self.plan, self.second_copy)}
 
     @property
     def step_s(self) -> float:
@@ -91,16 +98,24 @@ class Judged:
         return samples / self.step_s / self.plan.devices
 
 
-def judged(problem: Problem, plan: Plan) -> Judged:
-    """The prediction of one plan, with what offload moves from device to host."""
+def copy_bytes(problem: Problem, plan: Plan, ranks: int) -> float:
+    """The second copy of the weights on a device: 2 bytes * parameters / (ranks * TP), with ZeRO-3 alone."""
+    if ranks < 1 or plan.zero != 3:
+        return 0.0
+    return COPY_BYTES * network_parameters(problem.workload.network).total / (ranks * plan.tp)
+
+
+def judged(problem: Problem, plan: Plan, second_copy: int = 0) -> Judged:
+    """The prediction of one plan, with what offload moves from device to host, and with hpZ's second copy."""
     result = estimate(problem, Plans.of(plan))
     weights, gradients = _moved_bytes(plan, result)
+    copy = copy_bytes(problem, plan, second_copy)
     holds = _with_gradients(problem, plan)
     phases = {}
     for name in (each.name for each in fields(Phases)):
         left = float(getattr(result.memory.phases, name)[0]) - weights - (gradients if name in holds else 0.0)
-        phases[name.removesuffix("_bytes")] = max(0.0, left)
-    moved = weights + gradients
+        phases[name.removesuffix("_bytes")] = max(0.0, left) + (0.0 if name == "load_bytes" else copy)
+    moved = weights + gradients - copy
     needed = float(result.memory.needed_bytes[0]) if moved == 0 else _needed(problem, result, phases, moved)
     return Judged(
         problem=problem,
@@ -110,6 +125,7 @@ def judged(problem: Problem, plan: Plan) -> Judged:
         phase_bytes=phases,
         device_verdict=Verdict(int(verdict(problem, np.array([needed]))[0])),
         host=_host(problem, plan, result),
+        second_copy=second_copy,
     )
 
 

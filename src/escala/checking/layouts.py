@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from escala.checking.machines import Missing
 from escala.foreign.facts import UNSET
-from escala.foreign.jobs import Job
+from escala.foreign.jobs import COMMAND_LINE, Job
 from escala.model.engine import Engine
 from escala.model.plan import (
     Compile,
@@ -140,8 +140,11 @@ def tool_defaults(job: Job) -> Iterator[Assumed]:
 def unset_variables(job: Job) -> Iterator[Assumed]:
     """What a script takes where nobody sets its variables."""
     reason = "the script's own value where its variable is not set"
+    devices = job.facts.get("devices")
+    given = devices is not None and devices.place.file == COMMAND_LINE
+    untold = ("devices", *(("nodes", "devices_per_node") if given else ()))
     for said in job.facts.values():
-        if said.is_default and said.said.endswith(UNSET) and said.name != "devices":
+        if said.is_default and said.said.endswith(UNSET) and said.name not in untold:
             key = said.said.removesuffix(UNSET)
             yield Assumed(name=said.name.replace("_", "-"), value=str(said.value), reason=reason, option=key)
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from escala.catalog import networks as catalog
 from escala.catalog.families import network_from_config
-from escala.errors import InvalidInput
+from escala.errors import InvalidInput, one_line
 from escala.foreign.jobs import COMMAND_LINE, Job
+from escala.foreign.readings import Reading
 from escala.formats.hf import FILE_NAME, read_network
 from escala.formats.networks import HUB_PREFIX, find_network
 from escala.model.network import Network
@@ -58,15 +59,30 @@ def _by_files(job: Job) -> Iterator[tuple[Network | None, str]]:
     for reading in job.readings:
         if reading.shape is not None:
             name = str(job.value("model") or Path(reading.document.file).stem)
-            unsaid = {} if "vocab_size" in reading.shape else {"vocab_size": VOCABULARY}
-            why = f"has no vocabulary in the file: {VOCABULARY:,} words, those of GPT-2" if unsaid else ""
+            words, why = (0, "") if "vocab_size" in reading.shape else _vocabulary(reading)
+            shape = {**reading.shape, **({"vocab_size": words} if words else {})}
             try:
-                yield network_from_config({**reading.shape, **unsaid}, name, reading.document.file), why
+                yield network_from_config(shape, name, reading.document.file), why
             except InvalidInput as error:
                 yield None, f"the sizes in {reading.document.name} make no network: {error}"
     said = job.facts.get("model")
     if said is not None:
         yield _named(str(said.value), Path(said.place.file).parent)
+
+
+def _vocabulary(reading: Reading) -> tuple[int, str]:
+    """Words where a file does not count them: those of the model that its tokenizer is named for."""
+    tokenizer = reading.extra.get("tokenizer")
+    usual = f"{VOCABULARY:,} words, those of GPT-2"
+    if not isinstance(tokenizer, tuple):
+        return VOCABULARY, f"has no vocabulary in the file: {usual}"
+    name, multiple = tokenizer
+    known = same_shape(name)
+    embedding = None if known is None else catalog.network(known).main.embedding
+    if embedding is None:
+        return VOCABULARY, f"has a vocabulary that only '{one_line(name)}' tells: {usual}"
+    rows = -(-embedding.vocab // multiple) * multiple
+    return rows, f"has the vocabulary of '{one_line(name)}' by its name: {rows:,} rows with padding"
 
 
 def _named(name: str, folder: Path) -> tuple[Network | None, str]:

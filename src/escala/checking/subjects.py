@@ -15,13 +15,11 @@ from escala.foreign.jobs import Job
 from escala.model.cluster import Cluster
 from escala.model.engine import Engine
 from escala.model.network import Network
-from escala.model.parameters import network_parameters
 from escala.model.plan import Offload, Plan, Precision
 from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.model.rejects import has_units
 from escala.planning.defaults import Assumed, Question, answerable
-from escala.units import show_bytes
 
 ENGINE: Final = "pytorch"
 BF16_ENGINES: Final = {"hf-trainer": "hf-bf16"}
@@ -43,10 +41,6 @@ OPTIMIZERS: Final = (("8bit", "adamw-8bit"), ("8-bit", "adamw-8bit"), ("adam", "
 """Parts of names, and the optimizer that they mean; the first one found counts."""
 
 
-COPY_BYTES: Final = 2.0
-"""Bytes of a weight in the second copy of hpZ. Source: DeepSpeed 0.19.8, ZeRO++ (secondary partition)."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A job with what is known of it; `problem` and `plan` are both there or both missing.
@@ -63,6 +57,11 @@ class Subject:
     assumed: tuple[Assumed, ...] = ()
     missing: tuple[Missing, ...] = ()
     gaps: tuple[str, ...] = ()
+
+    @property
+    def second_copy(self) -> int:
+        """Ranks over which the weights are sharded a second time (hpZ); 0 without."""
+        return max(0, self.job.count("second_copy") or 0)
 
 
 def subject_of(
@@ -152,7 +151,7 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
         problem, assumed = answerable(question)
     except InvalidInput as error:
         return replace(found, missing=(*found.missing, Missing(what=str(error), add="other values")))
-    gaps = (*instead, *gaps, *_method_gaps(job), *_offload_gaps(plan), *_file_gaps(job, network))
+    gaps = (*instead, *gaps, *_method_gaps(job), *_offload_gaps(plan), *_other_jobs(job))
     return replace(
         found,
         problem=problem,
@@ -223,15 +222,10 @@ def _offload_gaps(plan: Plan) -> tuple[str, ...]:
     return (slow,) if any(each is not Offload.NONE for each in moved) else ()
 
 
-def _file_gaps(job: Job, network: Network) -> tuple[str, ...]:
-    """What files say that no formula takes in, with its size where that is known."""
+def _other_jobs(job: Job) -> tuple[str, ...]:
+    """The jobs of a text that are not estimated."""
     others = len(job.parts) - 1
-    found = [f"the other {'job' if others == 1 else f'{others} jobs'} of a text"] if others > 0 else []
-    ranks = job.count("second_copy")
-    if ranks is not None and ranks > 0:
-        held = show_bytes(COPY_BYTES * network_parameters(network).total / ranks)
-        found.append(f"a second copy of the weights inside a node: {held} more on each device")
-    return tuple(found)
+    return (f"the other {'job' if others == 1 else f'{others} jobs'} of a text",) if others > 0 else ()
 
 
 def _optimizer(job: Job) -> tuple[str, tuple[str, ...]]:

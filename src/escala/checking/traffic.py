@@ -76,7 +76,8 @@ def on_one_node(given: Judged) -> OneNode | None:
     shard = dp * plan.cp if whole else min(plan.shard, dp * plan.cp)
     fewer = replace(plan, dp=dp, shard=shard if plan.zero else 1)
     work = replace(problem.workload, global_batch=dp * plan.micro_batch * plan.micro_batches)
-    alone = judged(replace(problem, cluster=resized(problem.cluster, per_node), workload=work), fewer)
+    node = replace(problem, cluster=resized(problem.cluster, per_node), workload=work)
+    alone = judged(node, fewer, given.second_copy)
     rate, own = given.device_tokens_per_s * plan.devices, alone.device_tokens_per_s * per_node
     return OneNode(
         devices=per_node,

@@ -60,7 +60,7 @@ def checked(
     """The whole document of `escala check`; with `writes_fix` corrected copies stand beside the files."""
     subject = subject_of(chief_of(job), cluster, lacking, total_tokens=total_tokens)
     found = [*job.findings, *findings_of(subject)]
-    own = None if subject.problem is None or subject.plan is None else judged(subject.problem, subject.plan)
+    own = _judged(subject)
     change = None
     if own is not None:
         found += warnings_of(subject, own)
@@ -80,6 +80,12 @@ def checked(
         estimate=None if own is None else _estimate(subject, own, change),
         fix=_fix(subject.job, findings, change) if writes_fix else None,
     )
+
+
+def _judged(subject: Subject) -> Judged | None:
+    if subject.problem is None or subject.plan is None:
+        return None
+    return judged(subject.problem, subject.plan, subject.second_copy)
 
 
 def _files(job: Job) -> Iterable[FileView]:

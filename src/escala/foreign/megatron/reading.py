@@ -13,7 +13,7 @@ from escala.foreign.keys import KeyCheck, table
 from escala.foreign.megatron.arguments import Arguments, commands, is_own, tree_of
 from escala.foreign.megatron.facts import facts_of
 from escala.foreign.megatron.rules import rules_of
-from escala.foreign.megatron.shape import shape_of
+from escala.foreign.megatron.shape import shape_of, vocabulary_multiple
 from escala.foreign.places import Node
 from escala.foreign.readings import Reading, Reference, Role, VersionIs
 from escala.foreign.shelltext import Word, flags
@@ -77,8 +77,14 @@ def _reading(
         findings=found,
         engine="megatron-core",
         shape=shape_of(given),
-        extra={"arguments": given, "variables": variables},
+        extra={"arguments": given, "variables": variables, "tokenizer": _tokenizer(given)},
     )
+
+
+def _tokenizer(given: Arguments) -> tuple[str, int] | None:
+    """The name of the tokenizer, whose words nobody counts here, and what their rows are padded to."""
+    name, multiple = given.word("tokenizer_model"), vocabulary_multiple(given)
+    return (name, multiple) if name and multiple and not name.startswith("$") else None
 
 
 def _keys(tree: Node, is_own_program: bool) -> Iterator[Finding]:

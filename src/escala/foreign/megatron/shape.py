@@ -47,11 +47,19 @@ def padded_vocabulary(given: Arguments) -> int | None:
     """Rows of the embedding: the vocabulary, padded to a multiple of 128 * TP (or what is given for 128)."""
     padded = given.count("padded_vocab_size")
     size = given.count("vocab_size") or VOCABULARIES.get(given.word("tokenizer_type") or "")
-    if padded or size is None or size < 1 or given.is_on("no_pad_vocab_size"):
+    if padded or size is None or size < 1:
         return padded or size
+    multiple = vocabulary_multiple(given)
+    return -(-size // multiple) * multiple if multiple else None
+
+
+def vocabulary_multiple(given: Arguments) -> int | None:
+    """What the rows of the embedding are a multiple of."""
+    if given.is_on("no_pad_vocab_size"):
+        return 1
     each = given.count("make_vocab_size_divisible_by", 128)
     tp = given.count("tensor_model_parallel_size", 1)
-    return -(-size // (each * tp)) * each * tp if each and tp else None
+    return each * tp if each and tp else None
 
 
 def _plain(given: Arguments) -> dict[str, object] | None:
