@@ -222,7 +222,10 @@ def test_plans_become_plugins_of_megatron(name: str, tmp_path: Path, monkeypatch
         "use_distributed_optimizer": plan.zero == 1,
         "optimizer_cpu_offload": plan.offload_optimizer is Offload.CPU,
         "recompute_granularity": "full",
-        "recompute_method": "block" if plan.recompute is Recompute.FIRST_LAYERS else "uniform",
+        "recompute_method": "uniform" if plan.recompute is Recompute.FULL else "block",
+        "recompute_num_layers": {Recompute.NONE: 0, Recompute.FULL: 1}.get(
+            plan.recompute, plan.recompute_layers
+        ),
     }
     assert {key: given[key] for key in wanted} == wanted
 

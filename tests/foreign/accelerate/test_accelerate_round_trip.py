@@ -58,6 +58,8 @@ MEGATRON = {
     "pipeline": ORDERS["tp-pp-1f1b"],
     "ddp": pretraining(changed("ddp", recompute=Recompute.FULL)),
     "zero-1": changed("zero-1", recompute=Recompute.FULL),
+    "no-recompute": ORDERS["zero-1"],
+    "pipeline-no-recompute": changed("tp-pp-1f1b", recompute=Recompute.NONE),
     "first-layers": changed("zero-1", recompute=Recompute.FIRST_LAYERS, recompute_layers=4),
     "offload": changed("zero-1", recompute=Recompute.FULL, offload_optimizer=Offload.CPU),
     "ring": changed("fsdp-cp-ring", zero=1, reshard=False),
@@ -92,7 +94,7 @@ def test_every_plan_is_written_or_refused_with_reasons(writer: Writer, name: str
         (writing, changed("ddp", offload_optimizer=Offload.CPU), "offload without sharding"),
         (writing, changed("fsdp", recompute=Recompute.NONE, offload_activations=Offload.CPU), "activations"),
         (writing_deepspeed, changed("zero-1", offload_params=Offload.CPU), "below ZeRO stage 3"),
-        (writing_megatron, changed("tp-pp-1f1b", recompute=Recompute.NONE), "recompute none"),
+        (writing_megatron, changed("tp-pp-1f1b", recompute=Recompute.SELECTIVE), "recompute selective"),
     ],
 )
 def test_what_cannot_be_said_is_refused(writer: Writer, order: Order, reason: str) -> None:

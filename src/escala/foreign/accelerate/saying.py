@@ -195,8 +195,9 @@ def _recompute(options: Options) -> Iterator[Fact]:
         return
     if granularity == "full" and options.text("megatron_lm_recompute_method") == "block":
         layers = options.get("megatron_lm_recompute_num_layers")
-        yield fact("recompute", "first-layers", place, said)
-        if layers is not None and (count := count_of(layers)) is not None:
+        count = count_of(layers)
+        yield fact("recompute", "none" if count == 0 else "first-layers", place, said)
+        if layers is not None and count:
             yield fact("recompute_layers", count, layers, options.said["megatron_lm_recompute_num_layers"])
     elif granularity in ("full", "selective"):
         yield fact("recompute", granularity, place, said)

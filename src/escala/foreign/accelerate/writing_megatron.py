@@ -40,7 +40,7 @@ TARGET: Final = Target(
         ep=ANY,
         etp=ANY,
         dispatchers=(Dispatcher.ALL_GATHER,),
-        recompute=(Recompute.FIRST_LAYERS, Recompute.FULL),
+        recompute=(Recompute.NONE, Recompute.FIRST_LAYERS, Recompute.FULL),
         offload_optimizer=(Offload.NONE, Offload.CPU),
         precisions=(Precision.FP16, Precision.BF16),
         methods=(Method.PRETRAIN,),
@@ -88,7 +88,9 @@ def _megatron(order: Order) -> dict[str, object]:
         "megatron_lm_recompute_method": "uniform",
         "megatron_lm_recompute_num_layers": 1,
     }
-    if plan.recompute is Recompute.FIRST_LAYERS:
+    if plan.recompute is not Recompute.FULL:
+        # without a granularity Accelerate takes full; the first 0 layers of a stage are none of them
+        layers = plan.recompute_layers if plan.recompute is Recompute.FIRST_LAYERS else 0
         block["megatron_lm_recompute_method"] = "block"
-        block["megatron_lm_recompute_num_layers"] = plan.recompute_layers
+        block["megatron_lm_recompute_num_layers"] = layers
     return block

@@ -123,6 +123,8 @@ def _recompute(given: Arguments) -> Iterator[Fact]:
     where = ("recompute_granularity", "recompute_activations")
     if selective:
         yield from _said(given, "recompute", "selective", *where)
+    elif granularity == "full" and _first_layers(given) == 0:
+        yield from _said(given, "recompute", "none", "recompute_num_layers")
     elif granularity == "full" and given.word("recompute_method") == "block":
         yield from _said(given, "recompute", "first-layers", *where)
         layers, virtual = given.count("recompute_num_layers"), virtual_of(given)
@@ -132,6 +134,11 @@ def _recompute(given: Arguments) -> Iterator[Fact]:
         yield from _said(given, "recompute", "full", *where)
     elif given.is_off("recompute_granularity"):
         yield from _said(given, "recompute", "none", *where)
+
+
+def _first_layers(given: Arguments) -> int | None:
+    """Layers of a stage that are recomputed, where only the first ones are."""
+    return given.count("recompute_num_layers") if given.word("recompute_method") == "block" else None
 
 
 def _offload(given: Arguments) -> Iterator[Fact]:
