@@ -78,18 +78,19 @@ def test_all_layers_are_dealt():
 
 
 @pytest.mark.parametrize(
-    ("name", "imbalance"),
+    ("name", "skew"),
     [
-        ("mbridge_052", 1.0),  # notes: forced-balanced routing
-        ("dgxc_009", 1.0),  # NeMo's recipe of Grok-1 drops tokens beyond a capacity of 1
+        ("mbridge_052", 0.0),  # notes: forced-balanced routing
+        ("dgxc_009", 0.0),  # NeMo's recipe of Grok-1 drops tokens beyond a capacity of 1
         ("tpurecipes_042", None),  # nothing said
     ],
 )
-def test_forced_balance_leaves_no_busiest_expert(name, imbalance):
-    usual = assumptions().expert_imbalance
+def test_forced_balance_leaves_the_noise_of_sampling_alone(name, skew):
+    usual, known = assumptions(), reading(name).problem.assumptions
 
-    assert reading(name).problem.assumptions.expert_imbalance == (imbalance or usual)
-    assert usual > 1.0
+    assert known.expert_skew == (usual.expert_skew if skew is None else skew)
+    assert known.expert_skew_high == (usual.expert_skew_high if skew is None else skew)
+    assert usual.expert_skew > 0.0
 
 
 def test_every_recipe_is_that_of_some_row():

@@ -41,6 +41,7 @@ from escala.report import (
     answer,
     catalog_view,
     check_answer,
+    compare_view,
     doctor,
     emit_view,
     explain_view,
@@ -62,7 +63,8 @@ COMMANDS = commands_of(click.Context(cli))
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
-    *(answer, reasoning, emit_view, explain_view, catalog_view, doctor, validate_view, operations_view),
+    *(answer, reasoning, emit_view, explain_view, catalog_view, compare_view),
+    *(doctor, validate_view, operations_view),
     *(trace_view, beside),
     check_answer,
     *(bench_record, ladder),

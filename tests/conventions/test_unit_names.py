@@ -21,8 +21,8 @@ UNITS = words("bits bytes flop j kg m s tokens usd w")
 # Pure numbers: a part of a whole, a ratio of two things of a kind, an exponent, passes over data.
 RATIOS = words(
     """
-    efficiency error exposed factor floor fraction hfu hidden high imbalance level low mfu mid norm overlap
-    oversubscription passes pue ratio sd share slack straggler
+    deviation efficiency error exposed factor floor fraction hfu hidden high level load loads low mfu mid norm
+    overlap oversubscription passes pue ratio sd share skew slack straggler
     """
 )
 
@@ -55,7 +55,11 @@ PLAN = words(
 )
 
 # What a rate may be per: a base unit, an hour (of price), one of what is counted, a doubling.
-PER = UNITS | {count.removesuffix("s") for count in COUNTS} | words("byte day doubling hour rack round token")
+PER = (
+    UNITS
+    | {count.removesuffix("s") for count in COUNTS}
+    | words("byte day doubling hour rack request round token")
+)
 
 
 def has_unit(name: str) -> bool:

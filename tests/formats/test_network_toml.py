@@ -53,7 +53,7 @@ def test_described_gpt2_counts_as_the_catalogued_one():
 def test_described_deepseek_counts_as_the_catalogued_one():
     keys = {"hidden": 7168, "layers": 61, "heads": 128, "vocab": 129280, "ffn": 18432}
     latent = {"head_dim": 192, "value_dim": 128, "query_rank": 1536, "kv_rank": 512, "rope_dim": 64}
-    experts = {"experts": 256, "top_k": 8, "expert_ffn": 2048, "shared_ffn": 2048}
+    experts = {"experts": 256, "top_k": 8, "expert_ffn": 2048, "shared_ffn": 2048, "load_deviation": 0.017}
     dense = {"layers": [0, 1, 2], "experts": 0}
 
     described = network_from_description(
@@ -114,6 +114,29 @@ def test_window_and_biases_reach_the_parts():
     assert (attention.window_tokens, attention.has_qkv_bias, attention.has_output_bias) == (128, True, False)
     assert attention.other_parameters == 2 * 16
     assert (feed_forward.width, feed_forward.is_gated) == (256, False)
+
+
+def test_experts_say_how_they_are_loaded():
+    given = network(experts=4, top_k=2, padded=False, load_deviation=0.1, loads=[1, 2, 3, 4]).main.blocks[0]
+
+    part = given.parts[1]
+    assert isinstance(part, Experts)
+    assert (part.is_padded, part.load_deviation, part.loads) == (False, 0.1, (1.0, 2.0, 3.0, 4.0))
+
+
+def test_loads_are_one_number_for_each_expert():
+    assert "loads has 3 numbers for experts = 4" in refusal(experts=4, loads=[1, 2, 3])
+    assert "not all 0" in refusal(experts=2, loads=[0, 0])
+
+
+def test_a_pyramid_with_residual_experts_is_described_by_layers():
+    """PR-MoE of DeepSpeed-MoE: fewer experts in front, and a fixed expert beside the routed one."""
+    residual = {"top_k": 1, "shared_ffn": 32}
+    some = [{"layers": [1, 3], "experts": 32, **residual}, {"layers": [5], "experts": 64, **residual}]
+
+    found = network(some)
+    assert [block.parts[1].experts for block in found.main.blocks if block.name == "experts"] == [32, 64]
+    assert [found.main.blocks[kind].name for kind in found.main.pattern] == ["dense", "experts"] * 3
 
 
 def test_experts_take_their_keys():

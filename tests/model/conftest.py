@@ -96,7 +96,10 @@ def no_losses() -> Assumptions:
         transfer_latency_s=0.0,
         straggler_per_doubling=0.0,
         expert_latency_s=0.0,
-        expert_imbalance=1.0,
+        expert_skew=0.0,
+        expert_skew_high=0.0,
+        expert_overlap_exposed=0.5,
+        dispatch_units_share=0.0,
         expert_bias_bytes=68.0,
         grouped_gemm_ratio=1.0,
     )

@@ -78,14 +78,14 @@ def test_tiles_show_part_of_the_memory_time_beside_the_compute(problem):
     assert seconds == pytest.approx(23e-6, rel=1e-9)
 
 
-def test_grouped_products_pay_imbalance_and_their_lower_share(problem):
-    known = replace(problem.assumptions, expert_imbalance=1.2, grouped_gemm_ratio=0.8)
+def test_grouped_products_pay_their_lower_share(problem):
+    known = replace(problem.assumptions, grouped_gemm_ratio=0.8)
     quick = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=1e30)
 
     seconds = matmul_s(quick, square(1000.0, 4.0, is_grouped=True), ONE * 1e14, ONE * 2)[0]
 
-    # 4 * 20 us * 1.2 / 0.8
-    assert seconds == pytest.approx(4 * 2e-5 * 1.5, rel=1e-12)
+    # 4 * 20 us / 0.8
+    assert seconds == pytest.approx(4 * 2e-5 / 0.8, rel=1e-12)
 
 
 def test_linear_speed_is_peak_times_shares(problem):
@@ -177,7 +177,7 @@ def test_a_fused_softmax_takes_heads_and_samples_in_fours_only(problem):
 
 
 def test_the_only_expert_of_a_rank_runs_as_one_plain_product(problem):
-    known = replace(problem.assumptions, expert_imbalance=1.0, grouped_gemm_ratio=0.5)
+    known = replace(problem.assumptions, grouped_gemm_ratio=0.5)
     quick = with_chip(replace(problem, assumptions=known), memory_bytes_per_s=1e30)
 
     one = matmul_s(quick, square(1000.0, 1.0, is_grouped=True), ONE * 1e14, ONE * 2)[0]

@@ -33,8 +33,9 @@ def network(*parts, hidden: int = 2048) -> Network:
     return Network(name="one layer", family="test", stacks=(stack,))
 
 
-SIXTEEN = Experts(experts=16, top_k=2, width=1408)
-MIXTURE = network(ATTENTION, Experts(experts=8, top_k=2, width=1408))
+EVEN = (1.0,)
+SIXTEEN = Experts(experts=16, top_k=2, width=1408, loads=16 * EVEN)
+MIXTURE = network(ATTENTION, Experts(experts=8, top_k=2, width=1408, loads=8 * EVEN))
 DENSE = network(ATTENTION, FeedForward(width=5632))
 
 
@@ -150,7 +151,7 @@ def test_routing_passes_over_routed_tokens(ideal):
 
 
 def test_biases_of_experts_pass_over_routed_tokens_once_more(ideal):
-    biased = network(ATTENTION, Experts(experts=8, top_k=2, width=1408, has_bias=True))
+    biased = network(ATTENTION, Experts(experts=8, top_k=2, width=1408, has_bias=True, loads=8 * EVEN))
     known = {"routing_passes": 10.0, "expert_bias_bytes": 60.0}
 
     more = layer(assuming(ideal(biased), **known)).routing_s[0]

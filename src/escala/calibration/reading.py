@@ -19,6 +19,7 @@ from escala.calibration.shapes import shape
 from escala.calibration.software import Counter, Software, Traits, software, traits
 from escala.catalog.accelerators import accelerator
 from escala.catalog.engines import assumptions, engine
+from escala.model.assumptions import Assumptions
 from escala.model.engine import Engine
 from escala.model.estimate import deal, memory_of
 from escala.model.interval import Regime, regime
@@ -138,7 +139,7 @@ def _reading(row: Row) -> Reading:
         workload=_workload(row, net.network, filled, ran.batch.whole, known),
         cluster=place.cluster,
         engine=kept.on(known),
-        assumptions=replace(assumptions(), expert_imbalance=1.0) if is_balanced(row) else assumptions(),
+        assumptions=_balanced(assumptions()) if is_balanced(row) else assumptions(),
     )
     plan, open_offload = _offloaded(row, problem, ran.plan)
     seen = published(row, problem, sw, tokens)
@@ -163,6 +164,11 @@ def _reading(row: Row) -> Reading:
         arch=row.arch or "dense_transformer",
         regime=Regime(int(regime(problem, Plans.of(plan))[0])),
     )
+
+
+def _balanced(known: Assumptions) -> Assumptions:
+    """Equal shares of all experts, but for the noise of sampling tokens."""
+    return replace(known, expert_skew=0.0, expert_skew_high=0.0)
 
 
 def _offloaded(row: Row, problem: Problem, plan: Plan) -> tuple[Plan, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from escala.calibration.recipes import Graphs, recipe
 from escala.calibration.rows import Row
-from escala.model.engine import AttentionKernel, ConvolutionLayout, Engine, EngineTime
+from escala.model.engine import AttentionKernel, ConvolutionLayout, Engine, EngineMessages, EngineTime
 from escala.model.plan import Compile, Recompute
 
 
@@ -111,7 +111,6 @@ SOFTWARE: Final = (
 UNKNOWN: Final = Software(pattern="", engine="pytorch")
 NO_CHECKPOINTS: Final = "Gradient Checkpointing=&#x2718"
 NO_FLASH: Final = "Use Flash Attn=&#x2718"  # a cross in the tables of ms-swift
-OVERLAPPED_EXPERTS: Final = 0.53  # dispatch that stays visible when experts overlap; step-time study, 1.1
 # Launches of a layer with experts that are left beside a graph, over all of them: 3.5 dense layers of 35
 # kernels, of which attention is half of one, router and preprocessing (counts, positions, copies to the host)
 # 1.5. Assumed by counting, with runs of both kinds in view.
@@ -162,13 +161,18 @@ class Traits:
             time = replace(time, attention_kernel=self.kernel)
         if self.graphs is not None:
             time = _launched(engine, self.graphs)
-        if self.overlaps_experts:
-            time = replace(time, expert_exposed=time.expert_exposed * OVERLAPPED_EXPERTS)
         if not self.overlaps_gradients:
             time = replace(time, gradient_hidden=0.0)
         if self.layout is not None:
             time = replace(time, convolution_layout=self.layout)
-        return replace(engine, time=time)
+        messages = _overlapping(engine) if self.overlaps_experts else engine.messages
+        return replace(engine, time=time, messages=messages)
+
+
+def _overlapping(engine: Engine) -> tuple[tuple[str, EngineMessages], ...]:
+    """The engine's messages, of which dispatches run beside the computation of another micro-batch."""
+    own = dict(engine.messages)
+    return tuple((own | {"any": replace(own.get("any", EngineMessages()), overlaps_dispatch=True)}).items())
 
 
 def traits(row: Row, known: Software, engine: Engine) -> Traits:

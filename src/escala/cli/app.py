@@ -28,6 +28,7 @@ VERBS: Final = {
     "emit": "Write a plan as files of other tools, or say which can express it.",
     "check": "Read other tools' files: what is wrong, does it fit, how fast, what helps.",
     "catalog": "Look up networks, devices, clusters and links with their sources.",
+    "compare": "Set networks side by side: what they cost to train and to serve.",
     "bench": "Measure this machine, for plans with its own numbers.",
     "validate": "Score published measurements against what the model predicts.",
     "watch": "Run any command, sample what it uses, and find its steps.",

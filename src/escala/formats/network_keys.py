@@ -42,7 +42,8 @@ class LayerKeys:
     full attention. `bias` is on every linear map, `qkv_bias` on queries, keys and values only. `kv_rank`
     makes the attention latent, with `query_rank`, `rope_dim` (a part of head_dim) and `value_dim`.
     `experts` 0 is a dense layer; `expert_ffn` is the width of one routed expert, `shared_ffn` that of all
-    shared ones together.
+    shared ones together. `capacity_factor` bounds the tokens of an expert, in `padded` buffers or as routed;
+    `load_deviation` is the standard deviation of loads over their mean, `loads` are measured ones.
     """
 
     heads: Width
@@ -65,6 +66,9 @@ class LayerKeys:
     expert_ffn: OrNone = 0
     shared_ffn: OrNone = 0
     capacity_factor: Factor | None = None
+    padded: bool = True
+    load_deviation: Annotated[float, Meta(ge=0, le=100)] | None = None
+    loads: tuple[Annotated[float, Meta(ge=0, le=1e18)], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,19 @@ def _feed_forward(network: NetworkKeys, layer: LayerKeys, source: str) -> Part:
         has_bias=layer.bias,
         shared_width=layer.shared_ffn,
         capacity_factor=layer.capacity_factor,
+        is_padded=layer.padded,
+        load_deviation=layer.load_deviation,
+        loads=_loads(layer, source),
     )
+
+
+def _loads(layer: LayerKeys, source: str) -> tuple[float, ...]:
+    if layer.loads and (len(layer.loads) != layer.experts or not any(layer.loads)):
+        raise InvalidInput(
+            f"{source}: loads has {len(layer.loads)} numbers for experts = {layer.experts}; "
+            "write one for each, not all 0"
+        )
+    return layer.loads
 
 
 def _convert(table: Mapping[str, object], kind: type[Keys], place: str, source: str) -> Keys:

@@ -12,6 +12,7 @@ import numpy as np
 from escala.model.columns import F64, Bool
 from escala.model.efficiency import kernel_of
 from escala.model.engine import AttentionKernel, Autocast, EngineMemory, SelectiveKind
+from escala.model.loads import experts_of, on_bad_draw, on_busiest
 from escala.model.matmuls import Shape
 from escala.model.mixers import mixer_kept_bytes
 from escala.model.network import (
@@ -31,36 +32,71 @@ from escala.model.problem import Problem
 from escala.model.workload import Method
 
 _IN_MAPS: Final = {True: {"gate", "up"}, False: {"up"}}
-KEPT_COLUMNS: Final = ("zero", "tp", "sp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
+KEPT_COLUMNS: Final = ("zero", "tp", "sp", "pp", "cp", "ep", "etp", "micro_batch", "precision", "compile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kept:
-    """Bytes that one layer keeps for one micro-batch on one rank, by recompute mode. Shapes: (n,)."""
+    """Bytes that one layer keeps for one micro-batch on one rank, by recompute mode. Shapes: (n,).
+
+    Of a layer with experts those of the rank with most tokens; `routing_...` is what a bad draw adds to that.
+    """
 
     whole_bytes: F64
     selective_bytes: F64
     checkpoint_bytes: F64
     working_bytes: F64
+    routing_bytes: F64
+    routing_working_bytes: F64
 
 
 def kept(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Kept:
     """Activations of one layer: everything, what selective recompute leaves, the checkpoint, the working set.
 
     Full recompute keeps the layer's input and, for one layer at a time, everything plus the gradients that
-    flow through it (twice the feed-forward and hidden widths).
+    flow through it (twice the feed-forward and hidden widths). A rank with many layers of experts is hardly
+    the busiest in all, but in the one at work it may be.
     """
     shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
     stream = shape.split_tokens * stack.hidden
     wide = np.array([recipe.compute_bytes / 2.0 for recipe in RECIPES])[plans.precision]
-    whole = _whole(problem, plans, stack, block, shape) * wide
+    layers = np.maximum(stack.count(stack.blocks.index(block)) / plans.pp, 1.0)
+    held = on_busiest(problem, plans, block, shape, layers)
+    whole = _whole(problem, plans, stack, block, held) * wide
+    working, routing, routing_working = whole, np.zeros(len(plans)), np.zeros(len(plans))
+    if experts_of(block) is not None:
+        drawn = (
+            on_busiest(problem, plans, block, shape),
+            on_bad_draw(problem, plans, block, shape, layers),
+            on_bad_draw(problem, plans, block, shape),
+        )
+        working, bad, bad_working = (_whole(problem, plans, stack, block, each) * wide for each in drawn)
+        routing, routing_working = bad - whole, bad_working - working
     checkpoint = stream * np.where(autocasts(problem, plans), 4.0, 2.0 * wide)
+    if not problem.messages.repeats_messages:
+        checkpoint = checkpoint + 2.0 * wide * _arrivals(plans, stack, block, held)
     return Kept(
         whole_bytes=whole,
-        selective_bytes=_selective(problem, stack, block, shape, whole, wide),
+        selective_bytes=_selective(problem, stack, block, held, whole, wide),
         checkpoint_bytes=checkpoint,
-        working_bytes=whole + stream * 4.0 + _inner(block, shape) * 8.0,
+        working_bytes=working + stream * 4.0 + _inner(block, shape) * 8.0,
+        routing_bytes=routing,
+        routing_working_bytes=routing_working,
     )
+
+
+def _arrivals(plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
+    """Elements that a layer receives forward: sums of tensor ranks, tokens sent out and back, hidden each.
+
+    Source: Singh 2023 (TED), section 5: checkpoints keep them, so that recompute sends nothing.
+    """
+    met = sum(isinstance(part, (Attention, FeedForward, Experts)) for part in block.parts)
+    tokens = np.where(plans.tp > 1, met * shape.split_tokens, 0.0)
+    for part in block.parts:
+        if isinstance(part, Experts):
+            routed = shape.routed_tokens(part)
+            tokens = tokens + np.where(plans.ep > 1, routed + routed / (shape.etp * shape.load), 0.0)
+    return tokens * stack.hidden
 
 
 def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
@@ -96,7 +132,7 @@ def _saved_by_scaling(plans: Plans, part: object, hidden: int, shape: Shape) -> 
     if isinstance(part, FeedForward):
         return less * (hidden * shape.split_tokens + part.width * tokens)
     if isinstance(part, Experts):
-        routed = tokens * part.top_k * shape.etp
+        routed = shape.routed_tokens(part)
         inner = routed * (hidden + part.width / shape.etp)
         return less * (hidden * shape.split_tokens + inner + part.shared_width * tokens)
     return np.zeros_like(shape.tokens)
@@ -281,7 +317,7 @@ def _experts(
     The copy is 2 hidden, its output 2 more unless the gate is applied inside the expert.
     Source: traces of the mixture layers of transformers 5.24, exact to the byte; Megatron-Core, experts.py.
     """
-    routed = shape.tokens * part.top_k * shape.etp / shape.tp
+    routed = shape.routed_tokens(part)
     tensors = _tensors(memory, plans, part.is_gated, frozen)
     inside = part.latent_dim or hidden
     inner = routed * (memory.routed_bytes * inside + 2.0 * tensors * part.width / shape.etp + 28.0)
@@ -325,7 +361,7 @@ def _operator_bytes(problem: Problem, stack: Stack, block: Block, shape: Shape) 
         elif isinstance(part, FeedForward):
             total = total + 2.0 * tokens * part.width
         elif isinstance(part, Experts):
-            routed = shape.tokens * part.top_k * shape.etp / shape.tp
+            routed = shape.routed_tokens(part)
             total = total + 2.0 * routed * (part.width / shape.etp + (part.latent_dim or stack.hidden))
             total = total + 2.0 * tokens * part.shared_width
     return np.asarray(total, np.float64)

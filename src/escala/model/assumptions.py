@@ -27,8 +27,11 @@ class Assumptions:
     routing_passes: float
     expert_bias_bytes: float
     grouped_gemm_ratio: float
-    expert_imbalance: float
+    expert_skew: float
+    expert_skew_high: float
     expert_latency_s: float
+    expert_overlap_exposed: float
+    dispatch_units_share: float
     dispatch_norm: float
     dispatch_tensor_ratio: float
     dispatch_scaled_ratio: float

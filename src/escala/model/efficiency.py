@@ -78,10 +78,10 @@ def matmul_s(problem: Problem, matmul: Matmul, flop_per_s: F64, element_bytes: F
 
 
 def _ratio(known: Assumptions, matmul: Matmul) -> F64 | float:
-    """Imbalance over the share of grouped products; a rank's only expert runs as one plain product."""
+    """1 / share of grouped products; a rank's only expert runs as one plain product."""
     if not matmul.is_grouped:
         return 1.0
-    return known.expert_imbalance / np.where(matmul.count > 1, known.grouped_gemm_ratio, 1.0)
+    return 1.0 / np.where(matmul.count > 1, known.grouped_gemm_ratio, 1.0)
 
 
 def core_s(problem: Problem, core: Core, flop_per_s: F64, element_bytes: F64) -> tuple[F64, F64]:

@@ -178,7 +178,9 @@ class EngineMessages:
     until so many are together, the first time only for `first_bucket_bytes`; 0 is no bucket. `counts_ends`:
     embedding, head and root send messages of their own. `gathers_input_again`: SP keeps a rank's part of an
     input and gathers it again for backward. `distributed_tensors`: which tensors know how they are split
-    (DTensor), see `distributed`.
+    (DTensor), see `distributed`. `overlaps_dispatch`: tokens travel to their experts while another
+    micro-batch computes. `drops_duplicates`: tensor ranks that hold the same tokens send a part each and
+    gather what arrives. `repeats_messages`: recomputed layers communicate again, else they keep what arrived.
     """
 
     prefetches: bool = True
@@ -187,6 +189,9 @@ class EngineMessages:
     counts_ends: bool = False
     gathers_input_again: bool = True
     distributed_tensors: DistributedTensors = DistributedTensors.NONE
+    overlaps_dispatch: bool = False
+    drops_duplicates: bool = True
+    repeats_messages: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from escala.model.efficiency import (
 )
 from escala.model.engine import AttentionKernel, SelectiveKind
 from escala.model.lengths import timed_shape
+from escala.model.loads import on_busiest
 from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
 from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Stack
 from escala.model.operations import LAYER_LAUNCHES, RMS_NORM_PASSES
@@ -96,7 +97,7 @@ class Compute:
 
 def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compute:
     """Matrix products, attention, memory passes, routing and CPU dispatch of one layer."""
-    shape = timed_shape(problem, plans, stack)
+    shape = on_busiest(problem, plans, block, timed_shape(problem, plans, stack))
     work = layer_work(block, stack, shape)
     matmul, core = _matmul(problem, plans, work), _attention(problem, plans, work)
     return Compute(
@@ -123,7 +124,8 @@ def layer_time(
     shape = timed_shape(problem, plans, stack)
     tensor = tensor_parallel_s(problem, plans, stack, block, shape, wires.tensor)
     context = context_parallel_s(problem, plans, block, shape, wires.context)
-    expert = expert_parallel_s(problem, plans, layer_work(block, stack, shape), wires.expert)
+    busiest = layer_work(block, stack, on_busiest(problem, plans, block, shape))
+    expert = expert_parallel_s(problem, plans, busiest, wires)
     passes_forward_s = own.elementwise_s / 2 + own.routing_s / 3
     passes_backward_s = own.elementwise_s / 2 + own.routing_s * 2 / 3
     device_forward_s = own.matmul_forward_s + own.attention_forward_s + passes_forward_s
@@ -147,9 +149,23 @@ def layer_time(
         dispatch_s=np.maximum(forward_s + backward_s - device_forward_s - device_backward_s, 0.0),
         forward_s=forward_s,
         backward_s=backward_s,
-        recompute_full_s=forward_s,
+        recompute_full_s=_again_s(problem, device_forward_s, tensor, expert, own, forward_s),
         recompute_selective_s=recompute_s(problem, own),
     )
+
+
+def _again_s(
+    problem: Problem, device_s: F64, tensor: Sides, expert: Sides, own: Compute, forward_s: F64
+) -> F64:
+    """Forward once more; without sums of tensor ranks and dispatches where the layer keeps what arrived.
+
+    Source: Singh 2023 (TED), section 5 (communication-aware checkpointing).
+    """
+    if problem.messages.repeats_messages:
+        return forward_s
+    norm = problem.assumptions.dispatch_norm if problem.accelerator.operations is None else 1.0
+    silent_s = device_s - tensor.forward_s - expert.forward_s
+    return soft_maximum(silent_s, own.floor_s + own.distributed_s / 3, norm)
 
 
 def dispatch_s(problem: Problem, plans: Plans, block: Block, cores: list[Core]) -> F64:

@@ -29,7 +29,8 @@ from escala.model.precision import compute_bytes
 class Shape:
     """How one micro-batch lies on one rank: tokens, bytes of a number, the degrees that divide the layer.
 
-    `sequence_tokens` is the length that queries look back over: the sequence, or less where rows vary.
+    `sequence_tokens` is the length that queries look back over: the sequence, or less where rows vary. `load`
+    is what the rank's experts get over the mean of all ranks; see `loads`.
     """
 
     samples: F64
@@ -42,6 +43,11 @@ class Shape:
     ep: F64
     etp: F64
     ring_ranks: F64
+    load: F64
+
+    def routed_tokens(self, part: Experts) -> F64:
+        """Rows of the experts of a rank: tokens * top_k * ETP / TP * load."""
+        return self.tokens * part.top_k * self.etp / self.tp * self.load
 
     @classmethod
     def of(cls, plans: Plans, row_tokens: F64 | float, key_tokens: F64 | float | None = None) -> "Shape":
@@ -64,6 +70,7 @@ class Shape:
             ep=plans.ep.astype(np.float64),
             etp=plans.etp.astype(np.float64),
             ring_ranks=np.where(plans.cp_kind == ContextKind.RING, cp, 1.0),
+            load=np.ones(len(plans)),
         )
 
 
@@ -147,7 +154,7 @@ def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
         if isinstance(part, Mixer):
             scans.append(scan_work(part, shape.tokens, shape.sequence_tokens, shape.tp))
         if isinstance(part, Experts):
-            routed = shape.tokens * part.top_k * shape.etp / shape.tp
+            routed = shape.routed_tokens(part)
             dispatched = routed / shape.etp
             choices, routed_width = part.top_k, part.latent_dim or stack.hidden
     return LayerWork(
@@ -227,7 +234,7 @@ def _feed_forward(
 def _experts(part: Experts, hidden: int, shape: Shape) -> list[Matmul]:
     router = _product(shape.split_tokens, hidden, part.experts)
     local = part.experts / shape.ep
-    rows = shape.tokens * part.top_k * shape.etp / shape.tp / local
+    rows = shape.routed_tokens(part) / local
     inside = part.latent_dim or hidden
     pair = _feed_forward(rows, inside, part.width / shape.etp, part.is_gated, local)
     grouped = [

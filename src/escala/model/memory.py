@@ -68,7 +68,8 @@ class Memory:
 
     `allocated_bytes` is the peak in use; `reserved_bytes` what the caching allocator holds for it;
     `device_bytes` what nvidia-smi shows (with context). `needed_bytes` decides the verdict: allocated with
-    slack and a reserve. `rank` is the pipeline rank that needs most. Shapes: (n,).
+    slack and a reserve. `routing_bytes` is what a bad draw of the router adds to it. `rank` is the pipeline
+    rank that needs most. Shapes: (n,).
     """
 
     kinds: MemoryKinds
@@ -77,6 +78,7 @@ class Memory:
     reserved_bytes: F64
     device_bytes: F64
     needed_bytes: F64
+    routing_bytes: F64
     host_bytes: F64
     rank: F64
     verdict: I64
@@ -114,7 +116,8 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
     static = _static_bytes(problem, plans, pairs, kinds, phases, peak)
     needed = with_slack(problem, static, peak - static)
     worst = first_of_largest(needed, pairs)
-    return _assemble(problem, plans, pairs, kinds, phases, peak, needed, worst)
+    routing = routing_bytes(plans, pairs, layers, in_flight(plans, pairs)) * (phases.step_bytes < peak)
+    return _assemble(problem, plans, pairs, kinds, phases, peak, needed, routing, worst)
 
 
 def peak_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> F64:
@@ -194,6 +197,23 @@ def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F6
         busy = np.where((recomputed > 0) | selective, layer.working_bytes[take], 0.0)
         working = np.maximum(working, np.where(count > 0, busy, 0.0))
     return total * flights, working
+
+
+def routing_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F64) -> F64:
+    """What a bad draw of the router adds to kept activations and to the layer at work; 0 without experts.
+
+    Source: see `loads.bad_draw_ratio`.
+    """
+    take, recomputed = pairs.row, recompute_share(plans, pairs)
+    moved = (plans.offload_activations != Offload.NONE)[take]
+    again = (recomputed > 0) | (plans.recompute[take] == Recompute.SELECTIVE)
+    total, working = np.zeros(len(take)), np.zeros(len(take))
+    for kind, layer in enumerate(layers):
+        count = np.where(moved, np.minimum(pairs.counts[:, kind], 2.0 / flights), pairs.counts[:, kind])
+        total = total + count * (1 - recomputed) * layer.routing_bytes[take]
+        busy = np.where(again & (count > 0), layer.routing_working_bytes[take], 0.0)
+        working = np.maximum(working, busy)
+    return total * flights + working
 
 
 def cast_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
@@ -299,6 +319,7 @@ def _assemble(
     phases: Phases,
     peak: F64,
     needed: F64,
+    routing: F64,
     worst: I64,
 ) -> Memory:
     own = MemoryKinds(**{name: getattr(kinds, name)[worst] for name in MemoryKinds.__slots__})
@@ -316,6 +337,7 @@ def _assemble(
         reserved_bytes=held.reserved_bytes,
         device_bytes=held.device_bytes,
         needed_bytes=need,
+        routing_bytes=routing[worst] * (1 + problem.engine.memory.dynamic_slack),
         host_bytes=host_bytes(problem, plans),
         rank=pairs.rank[worst],
         verdict=verdict(problem, need),
@@ -330,16 +352,31 @@ def verdict(problem: Problem, needed_bytes: F64) -> I64:
     return np.where(none, Verdict.DOES_NOT_FIT, fits).astype(np.int64)
 
 
-def out_of_memory_probability(problem: Problem, needed_bytes: F64) -> F64:
+def needed_ends(problem: Problem, needed_bytes: F64, routing_bytes: F64 | float) -> tuple[F64, F64]:
+    """Low and high end of the need: low * needed; needed + hypot((high - 1) * needed, bad draw of routing).
+
+    A bad draw and the error of the formulas are independent. Source: memory_interval_low and
+    memory_interval_high in assumptions; `loads.bad_draw_ratio`.
+    """
+    known = problem.assumptions
+    plain = needed_bytes * known.memory_interval_high
+    wider = needed_bytes + np.hypot(plain - needed_bytes, routing_bytes)
+    high = np.where(np.asarray(routing_bytes) > 0, wider, plain)
+    return needed_bytes * known.memory_interval_low, high
+
+
+def out_of_memory_probability(problem: Problem, needed_bytes: F64, routing_bytes: F64 | float = 0.0) -> F64:
     """P(need > capacity) = 1 - Phi(ln(capacity / needed) / sigma), Phi of the standard normal. Shape (n,).
 
     sigma = ln(high) / 1.2816 where the capacity is above the predicted need, -ln(low) / 1.2816 below: a tenth
     of the runs needs less than low * needed, a tenth more than high * needed, half more than predicted. For
-    plans that are shown: one erfc a row. Source: memory_interval_low, memory_interval_high in assumptions.
+    plans that are shown: one erfc a row. Source: see `needed_ends`.
     """
     known = problem.assumptions
     room = np.log(problem.accelerator.memory_bytes / needed_bytes)
-    end = np.where(room >= 0, known.memory_interval_high, known.memory_interval_low)
+    wide = needed_ends(problem, needed_bytes, routing_bytes)[1] / needed_bytes
+    high = np.where(np.asarray(routing_bytes) > 0, wide, known.memory_interval_high)
+    end = np.where(room >= 0, high, known.memory_interval_low)
     deviations = room / np.abs(np.log(end)) * NINTH_DECILE
     return np.array([0.5 * math.erfc(each / math.sqrt(2.0)) for each in deviations], np.float64)
 

@@ -137,8 +137,11 @@ class Experts:
     """A router and `experts` feed-forward maps of which each token uses `top_k`, plus shared ones.
 
     `shared_width` is the total width of the experts that every token uses; `capacity_factor` None means
-    dropless. `latent_dim` is the width that routed experts read and write, between two maps; 0 is the hidden
-    width. `other_parameters` counts router biases and gates of the shared expert.
+    dropless, else each expert takes at most so many times its mean share, in buffers of that size
+    (`is_padded`) or as routed. `load_deviation` is the standard deviation of the loads of experts over their
+    mean, None where only the assumption is known; `loads` are measured ones. `latent_dim` is the width that
+    routed experts read and write, between two maps; 0 is the hidden width. `other_parameters` counts router
+    biases and gates of the shared expert.
     """
 
     experts: int
@@ -149,6 +152,9 @@ class Experts:
     shared_width: int = 0
     latent_dim: int = 0
     capacity_factor: float | None = None
+    is_padded: bool = True
+    load_deviation: float | None = None
+    loads: tuple[float, ...] = ()
     other_parameters: int = 0
     name: str = "experts"
 

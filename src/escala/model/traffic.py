@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from escala.model.columns import F64, I64
+from escala.model.columns import F64, I64, Bool
 from escala.model.matmuls import LayerWork, Shape
 from escala.model.mixers import exchanged_numbers
 from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Stack
@@ -123,27 +123,64 @@ def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shap
     return Sides(forward_s=once_s, backward_s=2.0 * once_s)
 
 
-def expert_parallel_s(problem: Problem, plans: Plans, work: LayerWork, link: Wire) -> Sides:
+def expert_parallel_s(problem: Problem, plans: Plans, work: LayerWork, wires: Wires) -> Sides:
     """Two all-to-alls forward (dispatch, combine) and two backward, over the slower of both domains.
 
     The all-gather dispatcher gathers every rank's tokens and reduces the results instead; a fused one sends a
     token once to each rank and domain. Beyond the fast domain each rank of the group that a rank talks to
-    adds a fixed time: all, or with a fused dispatcher one in each domain. Exposed by the engine's share.
-    Source: Lepikhin 2020 (GShard); fixed time from published dispatcher studies, see assumptions.
+    adds a fixed time: all, or with a fused dispatcher one in each domain. Exposed by the engine's share;
+    where it runs beside computation, its kernels take units of the device from that.
+    Tensor ranks that hold the same tokens send them all, or a part each and gather what arrives.
+    Source: Lepikhin 2020 (GShard); Singh 2023 (TED), section 5, for the duplicates; fixed time from published
+    dispatcher studies, see assumptions.
     """
+    link = wires.expert
     if work.dispatched_tokens is None:
         zero = np.zeros(len(plans))
         return Sides(forward_s=zero, backward_s=zero)
-    payload_bytes = work.dispatched_tokens * work.routed_width * compute_bytes(plans.precision)
+    token_bytes = work.routed_width * compute_bytes(plans.precision)
+    sent = work.dispatched_tokens * duplicates(problem, plans)
+    payload_bytes = sent * token_bytes
     leaves = link.inside < link.ranks
     more_s = np.where(leaves, problem.assumptions.expert_latency_s * link.ranks, 0.0)
     exchanged_s = link.exchange_s(payload_bytes, more_s)
     late = replace(link, latency_s=link.latency_s + more_s)
     gathered_s = late.gather_s(payload_bytes * link.ranks)
-    tokens = work.dispatched_tokens / work.choices
-    token_bytes = work.routed_width * compute_bytes(plans.precision)
-    fused_s = link.fused_exchange_s(tokens, token_bytes, work.choices, more_s / link.inside)
+    fused_s = link.fused_exchange_s(sent / work.choices, token_bytes, work.choices, more_s / link.inside)
     way = [plans.dispatcher == Dispatcher.ALL_GATHER, plans.dispatcher == Dispatcher.FUSED]
     once_s = np.select(way, [gathered_s, fused_s], exchanged_s)
-    side_s = 2.0 * once_s * problem.engine.time.expert_exposed
+    side_s = 2.0 * once_s * shown_share(problem)
+    if work.routed_tokens is not None:
+        arrived_s = wires.tensor.gather_s(work.routed_tokens * token_bytes)
+        side_s = side_s + np.where(gathers_arrivals(problem, plans), 2.0 * arrived_s, 0.0)
     return Sides(forward_s=side_s, backward_s=side_s)
+
+
+def duplicates(problem: Problem, plans: Plans) -> F64:
+    """Copies of a token that tensor ranks send: TP where they share experts and nobody drops them, else 1.
+
+    SP leaves no duplicates; whole experts would compute them, so they are dropped there always.
+    """
+    kept = _same_tokens(plans) & (not problem.messages.drops_duplicates)
+    return np.where(kept, plans.tp, 1).astype(np.float64)
+
+
+def gathers_arrivals(problem: Problem, plans: Plans) -> Bool:
+    """Plans whose tensor ranks gather what each of them received: duplicates were dropped before sending."""
+    return np.asarray(_same_tokens(plans) & problem.messages.drops_duplicates, np.bool_)
+
+
+def _same_tokens(plans: Plans) -> Bool:
+    return np.asarray((plans.sp == 0) & (plans.etp > 1) & (plans.ep > 1), np.bool_)
+
+
+def shown_share(problem: Problem) -> float:
+    """Seconds of a dispatch that a step shows: the engine's share; overlapped, that * (o + (1 - o) * units).
+
+    o is what overlap leaves; units the share of the device that kernels of the hidden part take from others.
+    """
+    exposed, known = problem.engine.time.expert_exposed, problem.assumptions
+    if not problem.messages.overlaps_dispatch:
+        return exposed
+    left = known.expert_overlap_exposed
+    return exposed * (left + (1.0 - left) * known.dispatch_units_share)

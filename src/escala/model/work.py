@@ -23,7 +23,7 @@ from escala.model.replicas import gathers_per_step, reduces_whole
 from escala.model.shards import sharing
 from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 from escala.model.stages import kinds
-from escala.model.traffic import Wires, context_bytes, mixer_bytes, stream_bytes, tensor_syncs
+from escala.model.traffic import Wires, context_bytes, duplicates, mixer_bytes, stream_bytes, tensor_syncs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,11 +88,12 @@ def _inside_layers(problem: Problem, plans: Plans, rank: Rank, wires: Wires) -> 
     some = np.minimum(plans.recompute_layers, layers) / layers
     again = np.where(plans.recompute == Recompute.FIRST_LAYERS, some, 0.0)
     again = np.where(plans.recompute == Recompute.FULL, 1.0, again)
+    repeats = float(problem.messages.repeats_messages)
     for kind, (stack, block) in enumerate(kinds(problem.workload.network)):
         shape = timed_shape(problem, plans, stack)
         runs = rank.layer_counts[:, kind] * plans.micro_batches
         stream = 2 * gather_wire_bytes(stream_bytes(stack, shape), wires.tensor.ranks) * tensor_syncs(block)
-        passes = np.where(plans.sp == 1, 2.5, 2.0) + again
+        passes = np.where(plans.sp == 1, 2.5, 2.0) + again * repeats
         total["tensor_bytes"] = total["tensor_bytes"] + runs * stream * passes
         for part in block.parts:
             if isinstance(part, (Attention, Mixer)):
@@ -100,9 +101,9 @@ def _inside_layers(problem: Problem, plans: Plans, rank: Rank, wires: Wires) -> 
                 total["context_bytes"] = total["context_bytes"] + runs * sent * (3.0 + again)
         own = layer_work(block, stack, shape)
         if own.dispatched_tokens is not None:
-            routed = own.dispatched_tokens * own.routed_width
+            routed = own.dispatched_tokens * own.routed_width * duplicates(problem, plans)
             sent = gather_wire_bytes(routed * 2.0, wires.expert.ranks)
-            total["expert_bytes"] = total["expert_bytes"] + runs * sent * (4.0 + 2.0 * again)
+            total["expert_bytes"] = total["expert_bytes"] + runs * sent * (4.0 + 2.0 * again * repeats)
     return total
 
 

@@ -80,11 +80,15 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
-    """Device memory of the rank that needs most: `value` decides the verdict against `capacity`."""
+    """Device memory of the rank that needs most: `value` decides the verdict against `capacity`.
+
+    `routing` is what a bad draw of the router of a mixture of experts adds; it widens the high end.
+    """
 
     value: float
     low: float
     high: float
+    routing: float
     capacity: float
     reserved: float
     by_kind: dict[str, float]

@@ -5,6 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from escala import __version__
 from escala.checking.better import Better, better_plan
 from escala.checking.changes import Change, smallest_change
@@ -19,7 +21,7 @@ from escala.checking.wording import edits_of
 from escala.foreign.findings import Finding, Severity, sorted_findings
 from escala.foreign.jobs import Job
 from escala.model.cluster import Cluster
-from escala.model.memory import Verdict
+from escala.model.memory import Verdict, needed_ends
 from escala.model.parameters import network_parameters
 from escala.planning.defaults import OPTIMIZERS, Assumed
 from escala.planning.simplicity import describe
@@ -180,12 +182,12 @@ def _estimate(subject: Subject, own: Judged, change: Change | None) -> EstimateV
 
 
 def _device(own: Judged) -> DeviceMemoryView:
-    known = own.problem.assumptions
+    low, high = needed_ends(own.problem, np.array([own.needed_bytes]), own.estimate.memory.routing_bytes[:1])
     return DeviceMemoryView(
         verdict=VERDICTS[own.device_verdict],
         needed=own.needed_bytes,
-        low=own.needed_bytes * known.memory_interval_low,
-        high=own.needed_bytes * known.memory_interval_high,
+        low=float(low[0]),
+        high=float(high[0]),
         capacity=own.problem.accelerator.memory_bytes,
         by_phase=own.phase_bytes,
         by_kind=own.kind_bytes,

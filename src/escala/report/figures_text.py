@@ -15,6 +15,9 @@ from escala.units import digits, percent
 SHOWN_CHANCE: Final = 0.1
 """From here on the capacity lies inside the 80 % interval of the need, so a ranking says so."""
 
+SHOWN_ROUTING_BYTES: Final = 2.0**29
+"""What uneven routing may add is named from here on, beside a risk."""
+
 
 def figures(given: Answer | Explained, plan: PlanView, width: int) -> list[Text]:
     """Lines with rate, utilisation and memory, then with the whole run, or with one step without it."""
@@ -30,7 +33,9 @@ def unit(given: Answer | Explained) -> str:
 def out_of_memory(plan: PlanView) -> Text:
     """How likely the run is to end for want of memory."""
     style = VERDICT_STYLES["risky"] if plan.out_of_memory_probability >= SHOWN_CHANCE else ""
-    return Text(f"out of memory {chance(plan.out_of_memory_probability)}", style=style)
+    routing = plan.memory_bytes.routing
+    why = f", uneven routing up to +{gib(routing)} GiB" if style and routing >= SHOWN_ROUTING_BYTES else ""
+    return Text(f"out of memory {chance(plan.out_of_memory_probability)}{why}", style=style)
 
 
 def print_doubt(console: Console, given: Answer | Explained) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from escala.catalog.ranges import assumption_ends
 from escala.model.energy import energy_factors
 from escala.model.estimate import Estimate
-from escala.model.memory import Memory, Verdict, out_of_memory_probability
+from escala.model.memory import Memory, Verdict, needed_ends, out_of_memory_probability
 from escala.model.problem import Problem
 from escala.planning.simplicity import describe
 from escala.report.answer import Interval, MemoryView, PlanView, RunView, StepIntervals
@@ -55,7 +55,9 @@ def plan_view(
         simplicity_rank=1 + sum(other < own for other in points),
         verdict=VERDICTS[Verdict(int(result.memory.verdict[row]))],
         out_of_memory_probability=float(
-            out_of_memory_probability(problem, result.memory.needed_bytes[[row]])[0]
+            out_of_memory_probability(
+                problem, result.memory.needed_bytes[[row]], result.memory.routing_bytes[[row]]
+            )[0]
         ),
         is_tied=is_tied,
         why=why,
@@ -74,11 +76,12 @@ def _rate(problem: Problem, step: Interval) -> Interval:
 
 def memory_view(problem: Problem, memory: Memory, row: int) -> MemoryView:
     """Needed memory with interval, capacity and its parts."""
-    needed, known = float(memory.needed_bytes[row]), problem.assumptions
+    low, high = needed_ends(problem, memory.needed_bytes[[row]], memory.routing_bytes[[row]])
     return MemoryView(
-        value=needed,
-        low=needed * known.memory_interval_low,
-        high=needed * known.memory_interval_high,
+        value=float(memory.needed_bytes[row]),
+        low=float(low[0]),
+        high=float(high[0]),
+        routing=float(memory.routing_bytes[row]),
         capacity=problem.accelerator.memory_bytes,
         reserved=float(memory.reserved_bytes[row]),
         by_kind=_parts(memory.kinds, row),

@@ -4,6 +4,7 @@ Defaults for missing keys are those of the configuration classes of transformers
 """
 
 from dataclasses import replace
+from typing import Final
 
 from escala.catalog.families.config import Config
 from escala.catalog.families.dense import qwen_windows
@@ -32,6 +33,10 @@ GLM_KEYS = {
     "qk_nope_head_dim": 192,
     "v_head_dim": 256,
 }
+
+# Loads of experts that biases of the router balance: busiest of 64 at 0.04 above the mean, 2.34 deviations.
+# Source: Wang et al. 2024 (arXiv 2408.15664), table 2; DeepSeek-V3 balances so
+BIAS_BALANCED: Final = 0.017
 
 
 def mixtral(config: Config) -> tuple[Stack, ...]:
@@ -83,11 +88,12 @@ def deepseek_v2(config: Config) -> tuple[Stack, ...]:
 
 
 def deepseek_v3(config: Config) -> tuple[Stack, ...]:
-    """DeepSeek V3: as V2; its router biases are buffers.
+    """DeepSeek V3: as V2; its router biases are buffers, and balance its experts.
 
     The prediction layers for further tokens (num_nextn_predict_layers) are not built, as in transformers.
     """
     experts = routed(config, config.count("moe_intermediate_size"), experts=256, top_k=8)
+    experts = replace(experts, load_deviation=BIAS_BALANCED)
     return (_deepseek(config, experts, shared=1, dense=3),)
 
 
