@@ -153,3 +153,17 @@ def test_checkpoints_that_keep_what_arrived_recompute_without_messages():
 def test_engines_without_experts_in_tiles_refuse_what_they_lack():
     assert {"tp", "etp", "pp", "zero-3"} <= set(engine("deepspeed-moe").lacks)
     assert not {"tp", "etp"} & set(engine("ted").lacks)
+
+
+@pytest.mark.parametrize(("device", "domain"), [("h100-sxm", 8), ("gb200", 64)])
+def test_only_a_group_that_leaves_the_fast_domain_pays_a_fixed_time(device: str, domain: int):
+    """Of 128 devices a rack of 72 takes 64; a node of H100 has 8."""
+    network, where = gpt_with_experts(2, 4096, 128), cluster_for(device, 128)
+    given = problem_of("megatron-core")
+    problem = replace(given, cluster=where, workload=replace(given.workload, network=network))
+    slower = replace(problem, assumptions=replace(problem.assumptions, expert_latency_s=1.0))
+
+    for ep in (domain, 2 * domain):
+        plan = Plan(dp=128, ep=ep, zero=1, shard=128)
+        before, after = (expert_layer(each, plan).expert_parallel_s[0] for each in (problem, slower))
+        assert (before == after) == (ep == domain)
