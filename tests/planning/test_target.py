@@ -3,13 +3,15 @@ import pytest
 from escala import catalog
 from escala.catalog.networks import network
 from escala.errors import InvalidInput
+from escala.model.estimate import estimate
+from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.targets import Critical
 from escala.model.workload import Workload
 from escala.planning.isoefficiency import batch_keeping
 from escala.planning.search import Objective
 from escala.planning.space import SpaceLimits
-from escala.planning.target import ToTarget, batches, best_of, by_batch
+from escala.planning.target import ToTarget, batches, best_of, by_batch, to_target
 
 PURE = SpaceLimits(fixed={"tp": (1,), "pp": (1,), "cp": (1,)})
 
@@ -47,7 +49,7 @@ def test_samples_to_the_target_by_hand(found):
 
 def test_time_is_steps_times_the_step(found):
     for each in found:
-        assert each.duration_s[0] == pytest.approx(each.steps * each.found.ranking.step_s[0], rel=1e-12)
+        assert each.duration_s[0] == pytest.approx(each.steps * each.step_s, rel=1e-12)
         assert each.duration_s[1] < each.duration_s[0] < each.duration_s[2]
 
 
@@ -86,3 +88,23 @@ def test_what_no_batch_keeps_is_said():
 
     assert kept.smallest is None
     assert kept.largest.efficiency < 5.0
+
+
+def test_a_plan_has_its_way_to_what_small_batches_reach():
+    # critical 64, batch 64: twice the samples of the smallest batch
+    problem = question()
+    plans = Plans.of(Plan(dp=8, micro_batches=8))
+
+    found = to_target(problem, estimate(problem, plans), critical(64.0))
+
+    assert found.samples[0] == pytest.approx(2 * 64e6, rel=1e-12)
+    assert found.duration_s[0] == pytest.approx(2e6 * float(estimate(problem, plans).step_s[0]), rel=1e-12)
+
+
+def test_without_any_signal_small_batches_reach_what_no_other_does():
+    unknown = Critical(batch=64.0, low=0.0, high=None, source="test")
+    problem = question()
+
+    found = to_target(problem, estimate(problem, Plans.of(Plan(dp=8, micro_batches=8))), unknown)
+
+    assert found.samples[1:] == (64e6, float("inf"))

@@ -1,10 +1,12 @@
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from escala.errors import InvalidInput
 from escala.report.reasoning_ask import critical_of, range_of
+from escala.training.conclude import Trained
 
 
 def test_a_range_has_two_ends():
@@ -38,6 +40,10 @@ def test_a_run_tells_its_noise_with_its_interval(tmp_path: Path):
 
     assert (found.batch, found.low, found.high) == (80.0, 40.0, None)
     assert found.source.startswith("gradient noise of ")
+
+
+def test_the_keys_of_a_run_are_those_that_training_writes():
+    assert {"noise_batch", "noise_low", "noise_high"} <= {each.name for each in fields(Trained)}
 
 
 def test_a_run_without_noise_is_refused(tmp_path: Path):

@@ -71,10 +71,12 @@ def steps_to_target(least_steps: F64 | float, critical: F64 | float, batch: F64)
 def samples_ratio(critical: float, batch: F64, reference: float) -> F64:
     """Samples over those of a reference batch, same target: (critical + batch) / (critical + reference).
 
-    1 where the critical batch has no end; batch / reference where it is 0.
+    1 where the critical batch has no end; batch / reference where it is 0, without end where both are.
     """
     if np.isinf(critical):
         return np.ones_like(batch)
+    if critical + reference == 0:
+        return np.full_like(batch, np.inf)
     return np.asarray((critical + batch) / (critical + reference), np.float64)
 
 

@@ -22,6 +22,8 @@ from escala.units import HOUR_S
 
 RISES: Final = 1.1
 """A serial share that is this much larger at the last point than at the second rises (a convention)."""
+RATIOS: Final = (2.0, 4.0, 8.0, 16.0)
+"""Times the bandwidth of a link that are tried."""
 LARGEST: Final = 1 << 20
 """Devices up to which a layout is stretched."""
 
@@ -57,7 +59,8 @@ class Stop:
     """The first number of devices on which less than the bound is kept, and what bends the curve there.
 
     `term` grew most, in device-seconds, since the first point, to `term_share` of the step. `link` is the one
-    whose doubled bandwidth helps most, `link_efficiency` what is kept then; empty and None where none helps.
+    whose bandwidth helps most, `link_ratio` times it keeps `link_efficiency`: the least power of two up to 16
+    that keeps the bound, else 2. No link, 1 and None where none helps.
     """
 
     devices: int
@@ -65,6 +68,7 @@ class Stop:
     term: str
     term_share: float
     link: str
+    link_ratio: float
     link_efficiency: float | None
 
 
@@ -213,7 +217,7 @@ def _stop(points: Sequence[ScalePoint], case: Callable[[ScalePoint], Case], keep
     if found is None:
         return None
     term, grown_s = _bending(points[0], found)
-    link, kept = _helped(case(points[0]), case(found))
+    link, ratio, kept = _helped(case(points[0]), case(found), keep)
     helps = kept > found.efficiency * (1.0 + 1e-3)
     return Stop(
         devices=found.devices,
@@ -221,6 +225,7 @@ def _stop(points: Sequence[ScalePoint], case: Callable[[ScalePoint], Case], keep
         term=term,
         term_share=grown_s / found.step_s,
         link=link if helps else "",
+        link_ratio=ratio if helps else 1.0,
         link_efficiency=kept if helps else None,
     )
 
@@ -232,19 +237,27 @@ def _bending(first: ScalePoint, here: ScalePoint) -> tuple[str, float]:
     return term, here.terms_s[term]
 
 
-def _helped(first: Case, here: Case) -> tuple[str, float]:
-    """The crossed link whose doubled bandwidth keeps most, and what is kept; no name without a link."""
-    best = ("", 0.0)
-    for index, link in enumerate(here.problem.cluster.crossed_links):
-        wide = replace(link, bytes_per_s=2.0 * link.bytes_per_s)
-        kept = _kept(_with(first, index, wide), _with(here, index, wide))
-        best = max(best, (link.name, kept), key=lambda each: each[1])
-    return best
+def _helped(first: Case, here: Case, keep: float) -> tuple[str, float, float]:
+    """The crossed link whose bandwidth helps most, how many times it, what is kept; no name without one."""
+    links = here.problem.cluster.crossed_links
+    if not links:
+        return "", 1.0, 0.0
+    best = max(range(len(links)), key=lambda index: _kept_with(first, here, index, 2.0))
+    tried = [(ratio, _kept_with(first, here, best, ratio)) for ratio in RATIOS]
+    ratio, kept = next((each for each in tried if each[1] >= keep), tried[0])
+    return links[best].name, ratio, kept
 
 
-def _with(case: Case, index: int, link: Link) -> Case:
+def _kept_with(first: Case, here: Case, index: int, ratio: float) -> float:
+    """What is kept with so many times the bandwidth of one link, at both points."""
+    link = here.problem.cluster.crossed_links[index]
+    wide = replace(link, bytes_per_s=ratio * link.bytes_per_s)
+    return _kept(_with(first, wide), _with(here, wide))
+
+
+def _with(case: Case, link: Link) -> Case:
     cluster = case.problem.cluster
-    links = tuple(link if i == index else old for i, old in enumerate(cluster.links))
+    links = tuple(link if old.name == link.name else old for old in cluster.links)
     return replace(case, problem=replace(case.problem, cluster=replace(cluster, links=links)))
 
 

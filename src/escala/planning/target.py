@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from escala.errors import InvalidInput
+from escala.model.estimate import Estimate
+from escala.model.plan import Plan
 from escala.model.problem import Problem
 from escala.model.targets import Critical, samples_ratio
-from escala.planning.search import TOLERANCE, Found, Objective, search
+from escala.planning.search import TOLERANCE, Objective, search
 from escala.planning.space import SpaceLimits
 
 
@@ -24,7 +26,8 @@ class ToTarget:
     """
 
     batch: int
-    found: Found
+    plan: Plan
+    step_s: float
     samples: tuple[float, float, float]
     steps: float
     duration_s: tuple[float, float, float]
@@ -34,8 +37,7 @@ class ToTarget:
     @property
     def device_s(self) -> float:
         """Device-seconds to the target: duration * devices."""
-        assert self.found.ranking is not None
-        return self.duration_s[0] * self.found.ranking.plans[0].devices
+        return self.duration_s[0] * self.plan.devices
 
 
 def batches(low: int, high: int) -> Iterator[int]:
@@ -53,7 +55,6 @@ def by_batch(
     limits: SpaceLimits | None = None,
     *,
     objective: Objective = Objective.TIME,
-    top: int = 1,
 ) -> list[ToTarget]:
     """Every batch that some plan fits, with what it needs to the target of the problem's batch and tokens."""
     if problem.workload.total_tokens is None:
@@ -61,23 +62,28 @@ def by_batch(
     found = []
     for batch in wanted:
         here = replace(problem, workload=replace(problem.workload, global_batch=batch))
-        ranked = search(here, limits, objective=objective, top=top)
+        ranked = search(here, limits, objective=objective, top=1)
         if ranked.ranking is not None:
-            found.append(_to_target(problem, batch, ranked, critical))
+            found.append(to_target(here, ranked.ranking, critical, problem.workload.global_batch))
     return found
 
 
-def _to_target(problem: Problem, batch: int, found: Found, critical: Critical) -> ToTarget:
-    work, ranking = problem.workload, found.ranking
-    assert ranking is not None
+def to_target(problem: Problem, ranking: Estimate, critical: Critical, reference: int = 0) -> ToTarget:
+    """What the first plan of an estimate needs to the target of the problem's tokens at a reference batch.
+
+    A reference of 0 is the smallest batch, which takes the fewest samples.
+    """
+    work = problem.workload
     assert work.total_tokens is not None
     per_sample = 1.0 if work.network.is_image else float(work.sequence_tokens)
-    samples = _samples(work.total_tokens / per_sample, batch, work.global_batch, critical)
+    batch = work.global_batch
+    samples = _samples(work.total_tokens / per_sample, batch, reference, critical)
     steps, step_s = samples[0] / batch, float(ranking.step_s[0])
     foot = ranking.footprint
     return ToTarget(
         batch=batch,
-        found=found,
+        plan=ranking.plans[0],
+        step_s=step_s,
         samples=samples,
         steps=steps,
         duration_s=_joined(samples, steps * step_s, float(ranking.interval_ratio[0])),

@@ -161,10 +161,12 @@ def _schedule_word(plan: Plan) -> str:
 
 
 def _precisions(problem: Problem, plan: Plan) -> Iterator[Choice]:
-    """fp32 first, then every recipe that the device has units for."""
-    yield from (
-        (_precision_word(each), replace(plan, precision=each)) for each in Precision if each != plan.precision
-    )
+    """TF32 first where the device has it and the plan uses less, then every other recipe."""
+    plain = problem.accelerator.tf32_flop_per_s is not None and plan.precision > Precision.TF32
+    first = [Precision.TF32] if plain else []
+    for each in (*first, *(other for other in Precision if other not in first)):
+        if each != plan.precision:
+            yield _precision_word(each), replace(plan, precision=each)
 
 
 def _precision_word(precision: Precision) -> str:

@@ -59,7 +59,7 @@ class SizeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopView:
-    """Where less than the bound is kept: the term that bends the curve, the link that would help most."""
+    """Where less than the bound is kept: the term that bends the curve, how much more of which link."""
 
     devices: int
     efficiency: float
@@ -67,6 +67,7 @@ class StopView:
     term_title: str
     term_share: float
     link: str
+    link_ratio: float
     link_efficiency: float | None
 
 
@@ -110,25 +111,6 @@ class GranularityView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchView:
-    """A global batch beside the critical one, both in samples.
-
-    `more_samples` is the share that a target needs more than with the smallest batch, over the range.
-    `buys_speed`: "no", "perhaps" (at the low end of the range) or "yes", from `overhead` more samples on.
-    """
-
-    global_batch: int
-    critical: Range | None
-    source: str
-    is_measured: bool
-    unknown: str
-    more_samples: Range | None
-    overhead: float
-    buys_speed: str
-    learning_rate_rule: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPointView:
     """One batch on the way to the target; the learning rate is in terms of the reference batch."""
 
@@ -141,6 +123,27 @@ class TargetPointView:
     energy_j: float | None
     cost_usd: float | None
     learning_rate_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchView:
+    """A global batch beside the critical one, both in samples.
+
+    `more_samples` is the share that a target needs more than with the smallest batch, over the range;
+    `to_target` what this plan needs to where the run's tokens lead in small batches.
+    `buys_speed`: "no", "perhaps" (at the low end of the range) or "yes", from `overhead` more samples on.
+    """
+
+    global_batch: int
+    critical: Range | None
+    source: str
+    is_measured: bool
+    unknown: str
+    more_samples: Range | None
+    to_target: TargetPointView | None
+    overhead: float
+    buys_speed: str
+    learning_rate_rule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

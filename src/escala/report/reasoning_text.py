@@ -110,9 +110,9 @@ def size_words(given: SizeView) -> list[Chunk]:
         f"{count(given.devices)} GPUs: {given.speedup:.2f} × as fast",
         f"{percent(given.efficiency)} kept",
     ]
-    for value, show in ((given.energy_j_per_saved_hour, energy), (given.cost_per_saved_hour, money)):
-        words += [] if value is None else [f"{'−' if value < 0 else '+'}{show(abs(value))} a saved hour"]
-    return words
+    pairs = ((given.energy_j_per_saved_hour, energy), (given.cost_per_saved_hour, money))
+    prices = [f"{'−' if value < 0 else '+'}{show(abs(value))}" for value, show in pairs if value is not None]
+    return [*words, f"{', '.join(prices)} a saved hour"] if prices else words
 
 
 def end_words(given: GrowthView) -> list[Chunk]:
@@ -128,7 +128,7 @@ def stop_words(given: StopView, keep: float) -> list[Chunk]:
     """Devices, share kept, the term, and the link that would move it."""
     moved = "no link moves it"
     if given.link_efficiency is not None:
-        moved = f"2 × {given.link} would keep {percent(given.link_efficiency)}"
+        moved = f"{given.link_ratio:g} × {given.link} would keep {percent(given.link_efficiency)}"
     return [
         f"below {percent(keep)} from {count(given.devices)} GPUs on ({percent(given.efficiency)})",
         f"bent by {given.term_title}, {percent(given.term_share)} of the step there",
@@ -211,12 +211,23 @@ def batch_words(given: BatchView) -> list[Chunk]:
     kind = given.source if given.is_measured else "prior"
     words: list[Chunk] = [
         f"{count(given.global_batch)} samples; the critical batch is {short(known.value)} ({ends}, {kind})",
-        f"a target takes {percent(given.more_samples.value)} more samples than with small batches",
+        f"what small batches reach takes {percent(given.more_samples.value)} more samples{_run(given)}",
     ]
     if given.buys_speed != "no":
         maybe = "" if given.buys_speed == "yes" else "perhaps "
         words.append(Text(f"{maybe}buys speed with accuracy: the same samples teach less", style=style))
     return words
+
+
+def _run(given: BatchView) -> str:
+    """Time, energy and money to where the tokens of the run lead in small batches."""
+    run = given.to_target
+    if run is None:
+        return ""
+    parts = [seconds(run.duration_s.value)]
+    parts += [] if run.energy_j is None else [energy(run.energy_j)]
+    parts += [] if run.cost_usd is None else [money(run.cost_usd)]
+    return f": {', '.join(parts)}"
 
 
 def loader_words(given: LoaderView | None) -> list[Chunk]:

@@ -20,7 +20,7 @@ from escala.planning.scaling import WORTH, Curve, ScalePoint, on
 from escala.planning.simplicity import describe
 from escala.planning.space import SpaceLimits
 from escala.planning.strong import Law, Reading, Stop, reading, stretched
-from escala.planning.target import ToTarget
+from escala.planning.target import ToTarget, to_target
 from escala.planning.tuning import Setting, settings
 from escala.report.reasoning import (
     BatchView,
@@ -63,7 +63,7 @@ def reasons(problem: Problem, plan: Plan, limits: SpaceLimits, told: Told) -> Re
         growth=growth_view(growth, is_same_layout=True),
         floor=_floor(problem, plan),
         granularity=_granularity(problem, plan),
-        batch=batch_view(problem, told.critical),
+        batch=batch_view(problem, plan, told.critical),
         loader=None
         if told.loader_samples_per_s is None
         else _loader(problem, plan, told.loader_samples_per_s),
@@ -134,6 +134,7 @@ def _stop(given: Stop) -> StopView:
         term_title=TERMS[given.term][0],
         term_share=given.term_share,
         link=given.link,
+        link_ratio=given.link_ratio,
         link_efficiency=given.link_efficiency,
     )
 
@@ -162,7 +163,7 @@ def _known(column: F64) -> float | None:
     return None if np.isnan(column[0]) else float(column[0])
 
 
-def batch_view(problem: Problem, measured: Critical | None) -> BatchView:
+def batch_view(problem: Problem, plan: Plan, measured: Critical | None) -> BatchView:
     """The batch of a question beside the critical one: measured, else the prior, else why there is none."""
     work = problem.workload
     critical, limit = measured or critical_batch(work), overhead(work)
@@ -176,10 +177,19 @@ def batch_view(problem: Problem, measured: Critical | None) -> BatchView:
         is_measured=critical is not None and critical.is_measured,
         unknown=why_unknown(work) if critical is None else "",
         more_samples=more,
+        to_target=None if critical is None else _small_batch_target(problem, plan, critical),
         overhead=limit,
         buys_speed=_buys(more, limit),
         learning_rate_rule=str(learning_rate_rule(work.optimizer)),
     )
+
+
+def _small_batch_target(problem: Problem, plan: Plan, critical: Critical) -> TargetPointView | None:
+    """What the plan needs to the target that the tokens of the question reach in small batches."""
+    if problem.workload.total_tokens is None:
+        return None
+    found = to_target(problem, estimate(problem, Plans.of(plan)), critical)
+    return _target_point(found, 1.0)
 
 
 def _more(critical: Critical, batch: int) -> Range:
@@ -223,12 +233,10 @@ def _target(problem: Problem, told: Told) -> TargetView:
 
 
 def _target_point(given: ToTarget, learning_rate: float) -> TargetPointView:
-    ranking = given.found.ranking
-    assert ranking is not None
     return TargetPointView(
         global_batch=given.batch,
-        plan_title=describe(ranking.plans[0]),
-        step_s=float(ranking.step_s[0]),
+        plan_title=describe(given.plan),
+        step_s=given.step_s,
         samples=_ranged(given.samples),
         steps=given.steps,
         duration_s=_ranged(given.duration_s),
