@@ -33,7 +33,7 @@ NAMED = words("after before")
 COUNTS = words(
     """
     batches buckets cables channels choices clients configurations cores count counts devices experts
-    fragments groups heads hops hours inputs keys layers levels messages moments nodes norms outputs
+    fragments groups heads hops hours inputs keys launches layers levels messages moments nodes norms outputs
     parameters patches pixels positions predictions queries ranks rounds rows samples sharers splits
     stages steps taps tensors types
     """

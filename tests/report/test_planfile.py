@@ -7,13 +7,13 @@ import pytest
 from escala.catalog import cluster, cluster_for
 from escala.catalog.networks import names, network
 from escala.errors import InvalidInput
+from escala.formats.record_keys import keys_of, record_of
 from escala.model.cluster import Cluster
 from escala.model.network import Network
 from escala.model.plan import Plan, Recompute, Schedule
 from escala.planning.defaults import Question, answerable
 from escala.planning.search import Objective
 from escala.planning.space import SpaceLimits
-from escala.report.keys import keys_of, record_of
 from escala.report.planfile import PlanFile, Searched, read_plan, write_last, write_plan
 
 PLAN = Plan(dp=4, zero=3, reshard=True, shard=4, tp=2, sp=True, micro_batch=2, micro_batches=16)

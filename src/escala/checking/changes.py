@@ -100,7 +100,7 @@ def _lacking(problem: Problem, plans: Plans) -> Bool:
     """Whether a plan needs something that the engine does not know."""
     needed: Mapping[str, Bool] = needs(problem, plans)
     broken = np.zeros(len(plans), np.bool_)
-    for ability in problem.engine.lacks:
+    for ability in problem.lacks:
         broken |= needed[ability]
     return broken
 

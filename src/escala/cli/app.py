@@ -25,6 +25,7 @@ BROKEN_PIPE: Final = 141  # what a program ends with that SIGPIPE kills
 VERBS: Final = {
     "plan": "Rank the ways to train a network on a cluster.",
     "explain": "Say where one plan's time and memory go, and why it was chosen.",
+    "trace": "Run a module of your own without data: FLOP, memory, and a network to plan.",
     "emit": "Write a plan as files of other tools, or say which can express it.",
     "check": "Read other tools' files: what is wrong, does it fit, how fast, what helps.",
     "catalog": "Look up networks, devices, clusters and links with their sources.",

@@ -194,8 +194,10 @@ def _trained(options: tuple[str, ...]) -> Any:
 def _asked(model: str, *options: str) -> "Asked":
     from escala.cli.plan import ask
     from escala.cli.plan import command as plan
+    from escala.cli.question import network_of
 
-    return ask(model, _options(plan, model, options))
+    given = _options(plan, model, options)
+    return ask(network_of(model, given), given)
 
 
 def _options(plan: click.Command, model: str, options: tuple[str, ...]) -> dict[str, Any]:

@@ -141,8 +141,10 @@ where_options = stacked(
     click.option("--country", metavar="CODE", help="Where it stands, for the carbon of the grid."),
     click.option("--pue", type=Number(1.0, 5.0), help="Energy of the site over that of its computers."),
 )
+shape_option = click.option("--shape", metavar="SIZES", help="One sample of a module of your own: 3,224,224.")
 what_options = stacked(
     click.option("--seq", type=Whole(1, 100_000_000), help="Sequence length in tokens."),
+    shape_option,
     click.option(
         "--lengths", metavar="FILE|P50=N,..", help="Lengths of samples: a file, or p50=400,p90=1500,max=4096."
     ),

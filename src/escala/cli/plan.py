@@ -23,6 +23,7 @@ from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
     from escala.model.cluster import Cluster
+    from escala.model.network import Network
     from escala.model.problem import Problem
     from escala.planning.defaults import Assumed
     from escala.planning.space import SpaceLimits
@@ -66,15 +67,18 @@ EXAMPLES = (
 def command(model: str, as_json: bool, output: str | None, **given: Any) -> int:
     """Rank the ways to train MODEL on a cluster, and recommend the simplest one near the best.
 
-    MODEL is a name of the catalog, a config.json or its folder, a TOML description, or hf:owner/name. Without
-    a number of devices, the answer says how few fit and how many are worth it.
+    MODEL is a name of the catalog, a config.json or its folder, a TOML description, hf:owner/name, or
+    package.module:function that makes a module of your own: your code is then run, on tensors without data,
+    as by escala trace. Without a number of devices, the answer says how few fit and how many are worth it.
     """
+    from escala.cli.question import network_of
     from escala.report.plan_text import print_answer
     from escala.report.saved import remember, save_plan
     from escala.report.view import answer
 
+    network = network_of(model, given)
     with working("ranking 60 plans for the front" if given["pareto"] else "searching"):
-        asked = ask(model, given)
+        asked = ask(network, given)
         document = answer(asked)
     is_found = document.recommended is not None
     if output is not None and is_found:
@@ -87,7 +91,7 @@ def command(model: str, as_json: bool, output: str | None, **given: Any) -> int:
     return 0 if is_found else 1
 
 
-def ask(model: str, given: dict[str, Any]) -> "Asked":
+def ask(network: "Network", given: dict[str, Any]) -> "Asked":
     """Search the plans that the options allow, on the devices that they name or on as many as it takes."""
     from dataclasses import replace
 
@@ -108,14 +112,14 @@ def ask(model: str, given: dict[str, Any]) -> "Asked":
         all_placements=given["all_placements"],
     )
     if has_range or (given["gpus"] is None and given["cluster"] is None):
-        return _ask_how_many(model, given, limits)
-    problem, assumed = answerable(question_of(model, given, cluster_of(given, given["gpus"])))
+        return _ask_how_many(network, given, limits)
+    problem, assumed = answerable(question_of(network, given, cluster_of(given, given["gpus"])))
     refuse_less_than_a_step(problem)
     problem, told = told_of(under(problem, given["calibration"]), limits, given)
     return replace(_searched(problem, assumed, limits, given, problem.cluster), told=told)
 
 
-def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "Asked":
+def _ask_how_many(network: "Network", given: dict[str, Any], limits: "SpaceLimits") -> "Asked":
     """The scaling curve, then the plans on the fewest devices that fit."""
     from dataclasses import replace
 
@@ -133,7 +137,7 @@ def _ask_how_many(model: str, given: dict[str, Any], limits: "SpaceLimits") -> "
     if least > most:
         raise InvalidInput(f"--min-gpus {least} is above --max-gpus {most}; give a range that is not empty")
     whole = cluster_of(given, most if given["cluster"] is None else given["max_gpus"])
-    problem, assumed = answerable(question_of(model, given, whole))
+    problem, assumed = answerable(question_of(network, given, whole))
     refuse_less_than_a_step(problem)
     objective, own = objective_of(given["objective"]), given["calibration"]
     points = curve(under(problem, own), limits, least=least, most=whole.devices, objective=objective)

@@ -3,21 +3,37 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from escala.cli.output import progressing, stdout_kept
 from escala.errors import InvalidInput
 
 if TYPE_CHECKING:
     from escala.model.cluster import Cluster
+    from escala.model.network import Network
     from escala.planning.defaults import Question
 
 
-def question_of(model: str, given: Mapping[str, Any], cluster: "Cluster") -> "Question":
+def network_of(model: str, given: Mapping[str, Any]) -> "Network":
+    """The network that a name or file means; of a function, that of its module, run without data."""
+    from escala.formats.networks import find_network
+    from escala.measurement.modules.request import names_function
+
+    if not names_function(model):
+        if given["shape"] is not None:
+            raise InvalidInput("--shape goes with package.module:function; leave it out")
+        return find_network(model)
+    from escala.report.module_view import traced_network_of
+
+    with stdout_kept(), progressing() as progress:
+        return traced_network_of(model, given["seq"], given["shape"], progress)
+
+
+def question_of(network: "Network", given: Mapping[str, Any], cluster: "Cluster") -> "Question":
     """The question that the options of `what_options` ask about a network on a cluster."""
     from escala.formats.lengths import lengths_of
-    from escala.formats.networks import find_network
     from escala.planning.defaults import Question
 
     return Question(
-        network=find_network(model),
+        network=network,
         cluster=cluster,
         engine=given["engine"],
         sequence_tokens=given["seq"],

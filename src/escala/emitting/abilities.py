@@ -35,7 +35,7 @@ class Narrowed:
 
     def problem(self, problem: Problem) -> Problem:
         """The problem whose engine lacks what the target cannot express."""
-        lacks = tuple(dict.fromkeys((*problem.engine.lacks, *self.lacks)))
+        lacks = tuple(dict.fromkeys((*problem.lacks, *self.lacks)))
         return replace(problem, engine=replace(problem.engine, lacks=lacks))
 
     def limits(self) -> Iterator[SpaceLimits]:

@@ -16,6 +16,7 @@ KINDS: Final = {
     "escala/cluster": "the description of a cluster; plan on it with --cluster FILE",
     "escala/scenario": "a federated scenario; judge it with `escala federate assess FILE`",
     "escala/network": "the description of a network; plan it with `escala plan FILE`",
+    "escala/traced-network": "the network of a traced module; plan it with `escala plan FILE`",
 }
 
 

@@ -29,6 +29,8 @@ from escala.model.network import (
 from escala.model.plan import Compile, Plans, Precision
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
+from escala.model.traced import footprint_bytes, format_codes, traced_part
+from escala.model.traces import Traced
 from escala.model.workload import Method
 
 _IN_MAPS: Final = {True: {"gate", "up"}, False: {"up"}}
@@ -58,6 +60,9 @@ def kept(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Kept:
     the busiest in all, but in the one at work it may be.
     """
     shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    seen = traced_part(block)
+    if seen is not None:
+        return traced_kept(problem, plans, seen, shape)
     stream = shape.split_tokens * stack.hidden
     wide = np.array([recipe.compute_bytes / 2.0 for recipe in RECIPES])[plans.precision]
     layers = np.maximum(stack.count(stack.blocks.index(block)) / plans.pp, 1.0)
@@ -97,6 +102,27 @@ def _arrivals(plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
             routed = shape.routed_tokens(part)
             tokens = tokens + np.where(plans.ep > 1, routed + routed / (shape.etp * shape.load), 0.0)
     return tokens * stack.hidden
+
+
+def traced_kept(problem: Problem, plans: Plans, part: Traced, shape: Shape) -> Kept:
+    """Activations as a trace saw them in the number format of each plan.
+
+    At work: all of it, and the gradients of its input and of its widest tensor with those that they come
+    from: 2 * (input + widest). Selective recompute is not traced and keeps everything.
+    """
+    codes = format_codes(plans, autocasts(problem, plans))
+    whole, given, widest = (
+        footprint_bytes(part, codes, shape.samples, name) for name in ("kept", "given", "widest")
+    )
+    none = np.zeros(len(plans))
+    return Kept(
+        whole_bytes=whole,
+        selective_bytes=whole,
+        checkpoint_bytes=given,
+        working_bytes=whole + 2.0 * (given + widest),
+        routing_bytes=none,
+        routing_working_bytes=none,
+    )
 
 
 def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:

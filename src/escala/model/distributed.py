@@ -17,6 +17,7 @@ from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.shards import linear_maps
 from escala.model.stages import kinds
+from escala.model.traced import traced_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +161,7 @@ def norms(network: Network, layer_counts: F64) -> F64:
 
 
 def maps(block: Block) -> int:
-    """Linear maps of a layer beside those of experts, which TP leaves whole."""
+    """Linear maps of a layer beside those of experts, which TP leaves whole; all tensors of a traced one."""
     plain = (part for part in block.parts if isinstance(part, (Attention, Mixer, FeedForward, Linear)))
-    return sum(len(linear_maps(part, 0)) for part in plain)
+    seen = traced_part(block)
+    return sum(len(linear_maps(part, 0)) for part in plain) + (0 if seen is None else seen.tensors)

@@ -19,6 +19,7 @@ from escala.model.plan import Plan, Plans, Precision, Recompute
 from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.model.stages import kinds
+from escala.model.traced import traced_part
 from escala.model.workload import Workload
 
 CONVENTION: Final = "model FLOP: products and full attention, output layer counted, recompute not"
@@ -38,6 +39,8 @@ def forward_flop(network: Network, sequence_tokens: int) -> tuple[float, float, 
         if stack.head is not None:
             tokens = float(stack.tokens or sequence_tokens) if stack.head.is_per_token else 1.0
             head += 2.0 * tokens * stack.hidden * stack.head.outputs * stack.head.predictions
+        seen = None if stack.outside is None else traced_part(stack.outside)
+        head += 0.0 if seen is None else seen.flop
     return products, attention, head
 
 

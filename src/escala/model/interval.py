@@ -13,11 +13,13 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, I64, Bool
-from escala.model.network import Attention, Convolution, Experts, Mixer
+from escala.model.network import Attention, Convolution, Experts, Mixer, Part
 from escala.model.own import OwnSpread
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
+from escala.model.traced import is_convolutional
+from escala.model.traces import Traced
 
 
 class Regime(IntEnum):
@@ -84,13 +86,15 @@ def interval_ratio(problem: Problem, regimes: I64) -> F64:
 def published_ratios(problem: Problem) -> F64:
     """Factor by regime: one for engines that published runs calibrated on the architecture, one for others.
 
-    A device that no run calibrated, or none of the engine, adds its own factor: logarithms add as squares.
+    A device that no run calibrated, or none of the engine, and a traced module add a factor of their own:
+    logarithms add as squares.
     Source: left-out errors, see docs/accuracy.
     """
     known, is_known = problem.assumptions, knows_pair(problem)
     names = (f"interval_{kind.name.lower()}{'_known' if is_known else ''}_ratio" for kind in Regime)
     ratio = np.array([getattr(known, name) for name in names], np.float64)
-    if problem.accelerator.is_calibrated and (is_known or not problem.engine.is_calibrated):
+    is_usual = problem.accelerator.is_calibrated and not problem.workload.network.is_traced
+    if is_usual and (is_known or not problem.engine.is_calibrated):
         return ratio
     return np.asarray(np.exp(np.hypot(np.log(ratio), np.log(known.interval_chip_ratio))), np.float64)
 
@@ -123,7 +127,7 @@ def _with_own(problem: Problem, ratios: F64) -> F64:
 
 
 def _special(problem: Problem, plans: Plans) -> dict[Regime, Bool]:
-    parts, every = {type(part) for part in parts_of(problem)}, np.ones(len(plans), np.bool_)
+    parts, every = {_kind(part) for part in parts_of(problem)}, np.ones(len(plans), np.bool_)
     stack, tokens = problem.workload.network.main, problem.workload.sequence_tokens
     per_rank = plans.micro_batch * float(stack.tokens or tokens) * stack.hidden / (plans.tp * plans.cp)
     small = (per_rank < SMALL_TOKENS_HIDDEN) | (stack.hidden <= SMALL_HIDDEN)
@@ -135,6 +139,13 @@ def _special(problem: Problem, plans: Plans) -> dict[Regime, Bool]:
         Regime.ADAPTED: every & problem.workload.is_frozen,
         Regime.EXPERTS: every & (Experts in parts),
     }
+
+
+def _kind(part: Part) -> type[Part]:
+    """The kind of a part; traced ones count as convolutions or as attention, whichever they are nearer to."""
+    if isinstance(part, Traced):
+        return Convolution if is_convolutional(part) else Attention
+    return type(part)
 
 
 def _is_slow(problem: Problem) -> bool:

@@ -35,6 +35,7 @@ from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
 from escala.model.precision import RECIPES, compute_bytes
 from escala.model.problem import Problem
+from escala.model.traced import footprint_bytes, format_codes, traced_part
 from escala.model.traffic import Sides, Wires, context_parallel_s, expert_parallel_s, tensor_parallel_s
 from escala.model.workload import Method
 
@@ -222,11 +223,15 @@ def _launch_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
     """Launches of a layer over those of a dense transformer layer.
 
     With experts: those of routing and permutation + those of each expert of the rank. Convolutions have few.
+    Of a traced block: those that were seen, of 35.
     """
     experts = [part.experts for part in block.parts if isinstance(part, Experts)]
     if experts:
         time = problem.engine.time
         return time.moe_dispatch_ratio + time.expert_dispatch_ratio * sum(experts) / plans.ep
+    seen = traced_part(block)
+    if seen is not None:
+        return np.full(len(plans), seen.launches / LAYER_LAUNCHES)
     if layer_share(block):
         return np.full(len(plans), layer_share(block))
     few = problem.assumptions.convolution_dispatch_ratio * max(len(convolutions(block)), 1)
@@ -269,10 +274,14 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
 
     The passes of the engine are counted one way, backward makes as many. Half of them run over the hidden
     stream (split by SP), half over what TP splits, which grows with the feed-forward width; 4-bit weights are
-    made whole once each way. Layers of convolutions have passes of their own. On a processor that was timed,
-    activations and norms of several operations count as well.
+    made whole once each way. Layers of convolutions have passes of their own; of a traced layer all bytes
+    count that its operations were seen to move. On a processor that was timed, activations and norms of
+    several operations count as well.
     Source: passes of the engine record.
     """
+    seen = traced_part(block)
+    if seen is not None:
+        return pass_s(problem, footprint_bytes(seen, format_codes(plans), shape.samples, "moved"))
     if convolutions(block):
         return convolution_passes_s(problem, plans, block, shape)
     time = problem.engine.time

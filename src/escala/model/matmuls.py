@@ -23,6 +23,7 @@ from escala.model.network import (
 )
 from escala.model.plan import ContextKind, Plans
 from escala.model.precision import compute_bytes
+from escala.model.traces import Attended, Grows, Product, Traced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,6 +154,8 @@ def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
             cores += [_core(part, shape), *_index_core(part, shape)]
         if isinstance(part, Mixer):
             scans.append(scan_work(part, shape.tokens, shape.sequence_tokens, shape.tp))
+        if isinstance(part, Traced):
+            cores += [_attended(each, shape) for each in part.attended for _ in range(each.launches)]
         if isinstance(part, Experts):
             routed = shape.routed_tokens(part)
             dispatched = routed / shape.etp
@@ -180,6 +183,8 @@ def part_matmuls(part: Part, hidden: int, shape: Shape) -> list[Matmul]:
         return _experts(part, hidden, shape)
     if isinstance(part, Convolution):
         return [_convolution(part, shape)]
+    if isinstance(part, Traced):
+        return [_traced(each, shape) for each in part.products for _ in range(each.launches)]
     return [_product(shape.tokens, part.inputs, part.outputs)]
 
 
@@ -254,6 +259,44 @@ def _convolution(part: Convolution, shape: Shape) -> Matmul:
     inner = part.kernel * part.kernel * part.inputs / part.groups
     ones = np.ones_like(rows)
     return Matmul(rows=rows, inner=ones * inner, outer=ones * part.outputs, count=ones, convolution=part)
+
+
+def _traced(given: Product, shape: Shape) -> Matmul:
+    """A product that a trace found: rows or count * samples, as they were seen to grow."""
+    ones = np.ones_like(shape.samples)
+    rows = given.rows * (shape.samples if given.grows is Grows.ROWS else ones)
+    count = given.count * (shape.samples if given.grows is Grows.COUNT else ones)
+    return Matmul(
+        rows=rows,
+        inner=ones * given.inner,
+        outer=ones * given.outer,
+        count=count,
+        is_grouped=given.is_grouped,
+        convolution=_seen_convolution(given) if given.channels else None,
+    )
+
+
+def _seen_convolution(given: Product) -> Convolution:
+    """What the speed of a convolution depends on: channels in and out, groups."""
+    outputs, pixels = round(given.outer), round(given.rows)
+    return Convolution(
+        inputs=given.channels, outputs=outputs, kernel=1, groups=given.groups, output_pixels=pixels
+    )
+
+
+def _attended(given: Attended, shape: Shape) -> Core:
+    """An attention kernel that a trace found; a causal query sees half of the keys on average."""
+    keys = float(given.keys)
+    return Core(
+        queries=shape.samples * given.queries,
+        heads=np.full_like(shape.samples, given.heads),
+        batches=given.heads * shape.samples,
+        keys=(keys + 1.0) / 2.0 if given.is_causal else keys,
+        all_keys=keys,
+        block_keys=np.full_like(shape.samples, keys),
+        width=float(given.head_dim + given.value_head_dim),
+        is_aligned=given.head_dim % 8 == 0,
+    )
 
 
 def _core(part: Attention, shape: Shape) -> Core:

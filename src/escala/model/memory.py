@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from escala.model.activations import Kept, autocasts
+from escala.model.activations import Kept, autocasts, kept
 from escala.model.allocator import group_bytes, held_bytes, stranded_loss_bytes, stranded_step_bytes
 from escala.model.columns import F64, I64, Bool
 from escala.model.engine import Autocast
@@ -252,8 +252,8 @@ def recompute_share(plans: Plans, pairs: Slots) -> F64:
 def logits_bytes(problem: Problem, plans: Plans, pairs: Slots) -> F64:
     """Copies of the logits at the peak of the loss: bytes per logit of the loss path * tokens * outputs / TP.
 
-    Plus 8 hidden bytes a token for the final norm, split by SP.
-    Source: traces of the loss paths, see engine records.
+    Plus 8 hidden bytes a token for the final norm, split by SP; of a traced module all that it keeps outside
+    its layers, loss included. Source: traces of the loss paths, see engine records.
     """
     engine, take = problem.engine.memory, pairs.row
     compiled = plans.compile[take] != Compile.OFF
@@ -267,6 +267,8 @@ def logits_bytes(problem: Problem, plans: Plans, pairs: Slots) -> F64:
             split = plans.tp[take]
             norm_bytes = 8.0 * stack.hidden / np.where(plans.sp[take] == 1, split, 1)
             total = total + tokens * (per_logit * stack.head.outputs / split + norm_bytes)
+        if stack.outside is not None:
+            total = total + kept(problem, plans, stack, stack.outside).working_bytes[take]
     return total * pairs.has_head
 
 

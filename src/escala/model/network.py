@@ -9,6 +9,8 @@ Shapes only: what a part costs is in `work`, `activations`, `parameters` and `mi
 from dataclasses import dataclass
 from enum import StrEnum
 
+from escala.model.traces import Traced
+
 
 class AttentionKind(StrEnum):
     """Which tokens attend to which."""
@@ -42,6 +44,7 @@ class StackRole(StrEnum):
     VISION = "vision"
     PROJECTOR = "projector"
     CONVOLUTION = "convolution"
+    MODULE = "module"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +193,7 @@ class Linear:
     name: str = "linear"
 
 
-Part = Attention | Mixer | FeedForward | Experts | Convolution | Linear
+Part = Attention | Mixer | FeedForward | Experts | Convolution | Linear | Traced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +251,8 @@ class Stack:
 
     `tokens` is the length of the stream when the network fixes it (image patches, pixels); None means the
     sequence length of the workload. `pattern[i]` is the index in `blocks` of the kind of layer i.
-    `shared_embedding` marks an embedding that another stack owns (T5 decoder).
+    `shared_embedding` marks an embedding that another stack owns (T5 decoder). `outside` is what a traced
+    module does before, between and after its layers, loss included.
     """
 
     role: StackRole
@@ -260,6 +264,7 @@ class Stack:
     head: Head | None = None
     final_norm_weights: int = 1
     other_parameters: int = 0
+    outside: Block | None = None
 
     @property
     def layers(self) -> int:
@@ -273,7 +278,10 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A network: its stacks from input to output, its name, its family and where the shape was read."""
+    """A network: its stacks from input to output, its name, its family and where the shape was read.
+
+    `traced_tokens` is the only sequence length that the numbers of a traced module hold for.
+    """
 
     name: str
     family: str
@@ -282,6 +290,12 @@ class Network:
     max_tokens: int | None = None
     stored_bits: float = 16.0
     wrapped_class: str | None = None
+    traced_tokens: int | None = None
+
+    @property
+    def is_traced(self) -> bool:
+        """True when its numbers were found by running a module, of whose parts nothing else is known."""
+        return any(stack.role is StackRole.MODULE for stack in self.stacks)
 
     @property
     def layers(self) -> int:

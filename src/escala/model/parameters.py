@@ -22,6 +22,7 @@ from escala.model.network import (
     Part,
     Stack,
 )
+from escala.model.traces import Traced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +74,18 @@ def active_parameters(network: Network) -> int:
 def stack_parameters(stack: Stack) -> Parameters:
     """Layers + embedding + final norm + head of one stack."""
     layers = _sum(block_parameters(b, stack.hidden) * stack.count(i) for i, b in enumerate(stack.blocks))
-    outside = Parameters(replicated=stack.final_norm_weights * stack.hidden + stack.other_parameters)
     return (
         layers
-        + outside
+        + outer_parameters(stack)
         + embedding_parameters(stack.embedding, stack.hidden)
         + head_parameters(stack.head, stack.hidden)
     )
+
+
+def outer_parameters(stack: Stack) -> Parameters:
+    """Final norm, what stands outside the layers otherwise, and what a traced module has there."""
+    own = Parameters(replicated=stack.final_norm_weights * stack.hidden + stack.other_parameters)
+    return own if stack.outside is None else own + block_parameters(stack.outside, stack.hidden)
 
 
 def block_parameters(block: Block, hidden: int) -> Parameters:
@@ -106,6 +112,8 @@ def part_parameters(part: Part, hidden: int) -> Parameters:
             return convolution_parameters(part)
         case Linear():
             return linear_parameters(part)
+        case Traced():
+            return Parameters(replicated=part.parameters)
 
 
 def grouped_attention_parameters(attention: Attention, hidden: int) -> Parameters:

@@ -6,6 +6,7 @@ from escala.model.assumptions import Assumptions
 from escala.model.cluster import Accelerator, Cluster
 from escala.model.engine import Engine, EngineMessages
 from escala.model.own import Own
+from escala.model.traced import NOT_TRACED
 from escala.model.workload import Workload
 
 
@@ -26,6 +27,12 @@ class Problem:
     def accelerator(self) -> Accelerator:
         """The device type of the cluster."""
         return self.cluster.accelerator
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Abilities that plans cannot use: those that the engine lacks, and of a traced module some more."""
+        own = NOT_TRACED if self.workload.network.is_traced else ()
+        return (*self.engine.lacks, *(each for each in own if each not in self.engine.lacks))
 
     @property
     def messages(self) -> EngineMessages:

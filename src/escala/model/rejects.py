@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from escala.model.activations import autocasts
 from escala.model.cluster import Accelerator
 from escala.model.columns import I64, Bool
 from escala.model.efficiency import peak_flop_per_s
@@ -25,6 +26,8 @@ from escala.model.plan import (
 )
 from escala.model.precision import RECIPES, recipe
 from escala.model.problem import Problem
+from escala.model.traced import format_codes, was_not_seen
+from escala.model.traces import Traced
 
 
 class Reject(IntFlag):
@@ -57,6 +60,8 @@ class Reject(IntFlag):
     MIXER_HEADS = 1 << 26
     SITE_POWER = 1 << 21
     MEMORY = 1 << 22
+    TRACED = 1 << 40
+    TRACED_FORMAT = 1 << 41
 
 
 REASONS: Final[dict[Reject, str]] = {
@@ -87,6 +92,9 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.MIXER_HEADS: "tp does not divide the key heads of a recurrent mixer, or tp x cp not its heads",
     Reject.SITE_POWER: "the devices draw more than the site or rack allows",
     Reject.MEMORY: "does not fit in device memory",
+    Reject.TRACED: "a traced module is replicated or sharded as it ran: its parts are not known to be split, "
+    "compiled or recomputed in part",
+    Reject.TRACED_FORMAT: "the traced module did not run in this number format",
 }
 
 
@@ -141,7 +149,7 @@ def _tensor(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
         elif isinstance(part, Experts):
             widths += [part.shared_width] if part.shared_width else []
     mixers = [p for p in parts_of(problem) if isinstance(p, Mixer)]
-    grouped = plans.tp * plans.pp * plans.cp > 1
+    grouped = (plans.tp * plans.pp * plans.cp > 1) & (not problem.workload.network.is_traced)
     sequence = problem.workload.sequence_tokens // np.maximum(plans.cp, 1)
     return {
         Reject.TENSOR_HEADS: _not_dividing(plans.tp, heads),
@@ -243,14 +251,28 @@ def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     broken = np.zeros(len(plans), np.bool_)
     for ability in problem.engine.lacks:
         broken |= needed[ability]
+    unknown = np.zeros(len(plans), np.bool_)
+    for ability in set(problem.lacks) - set(problem.engine.lacks):
+        unknown |= needed[ability]
     later = (plans.offload_optimizer + plans.offload_params + plans.offload_activations) != Offload.NONE
     no_unit = np.array([not has_units(problem.accelerator, code) for code in Precision])
     return {
         Reject.ENGINE: broken,
+        Reject.TRACED: unknown,
+        Reject.TRACED_FORMAT: unseen_format(problem, plans),
         Reject.NOT_PLANNED: later,
         Reject.PRECISION: no_unit[plans.precision],
         Reject.SITE_POWER: np.full(len(plans), draws_too_much(problem)),
     }
+
+
+def unseen_format(problem: Problem, plans: Plans) -> Bool:
+    """Plans in whose number format a traced module did not run."""
+    broken, codes = np.zeros(len(plans), np.bool_), format_codes(plans, autocasts(problem, plans))
+    for part in parts_of(problem):
+        if isinstance(part, Traced):
+            broken |= was_not_seen(part, codes)
+    return broken
 
 
 def has_units(chip: Accelerator, precision: Precision) -> bool:

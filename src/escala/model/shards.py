@@ -15,9 +15,11 @@ from escala.model.parameters import (
     block_parameters,
     embedding_parameters,
     head_parameters,
+    outer_parameters,
 )
 from escala.model.plan import Plans
 from escala.model.stages import Slots, kinds
+from escala.model.traces import Traced
 from escala.model.workload import Lora, Method, Workload
 
 
@@ -96,13 +98,15 @@ def _ends(network: Network) -> tuple[Parameters, Parameters]:
     front = back = Parameters()
     for stack in network.stacks:
         front = front + embedding_parameters(stack.embedding, stack.hidden)
-        own = Parameters(replicated=stack.final_norm_weights * stack.hidden + stack.other_parameters)
-        back = back + own + head_parameters(stack.head, stack.hidden)
+        back = back + outer_parameters(stack) + head_parameters(stack.head, stack.hidden)
     return front, back
 
 
 def largest_matrix(network: Network, plans: Plans) -> F64:
-    """Parameters of the biggest matrix of any layer on one rank; experts are one stacked matrix."""
+    """Parameters of the biggest matrix of any layer on one rank; experts are one stacked matrix.
+
+    Of a traced layer its matrices are not known one by one: the whole.
+    """
     most = np.zeros(len(plans))
     for stack, block in kinds(network):
         for part in block.parts:
@@ -115,6 +119,8 @@ def largest_matrix(network: Network, plans: Plans) -> F64:
             elif isinstance(part, Experts):
                 held = part.experts / (plans.ep * plans.etp)
                 most = np.maximum(most, stack.hidden * part.width * held)
+            elif isinstance(part, Traced):
+                most = np.maximum(most, part.parameters)
     return most
 
 

@@ -48,13 +48,13 @@ def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
                 replace(problem, workload=replace(workload, optimizer=smaller)),
             )
     tokens = workload.sequence_tokens
-    while tokens > 512 and not workload.network.is_image:
+    while tokens > 512 and not workload.network.is_image and not workload.network.is_traced:
         tokens //= 2
         yield (
             f"sequence of {tokens:,} tokens",
             replace(problem, workload=replace(workload, sequence_tokens=tokens)),
         )
-    if not workload.is_frozen:
+    if not workload.is_frozen and not workload.network.is_traced:
         adapted = replace(workload, method=Method.LORA, lora=Lora())
         yield "train LoRA adapters instead of all weights", replace(problem, workload=adapted)
     devices, reach = problem.cluster.devices, problem.cluster.links[-1].domain_devices

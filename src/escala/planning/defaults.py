@@ -103,7 +103,7 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
 
 def uncompiled(problem: Problem, limits: SpaceLimits) -> tuple[Assumed, ...]:
     """Why plans for processors are not compiled, where the engine could and nobody chose."""
-    if not is_processor(problem) or "compile" in problem.engine.lacks or "compile" in limits.fixed:
+    if not is_processor(problem) or "compile" in problem.lacks or "compile" in limits.fixed:
         return ()
     reason = "what it gains on a processor was neither measured nor published"
     return (_assumed("compile", "off", reason, "--fix compile=true"),)
@@ -138,6 +138,8 @@ def _dealt(devices: int, least_wanted: float, most_wanted: float) -> int:
 
 def _sequence(question: Question) -> tuple[int, tuple[Assumed, ...]]:
     network, given = question.network, question.sequence_tokens
+    if network.traced_tokens is not None:
+        return _traced_tokens(network, given), ()
     if network.is_image:
         return network.main.tokens or 1, ()
     known = network.max_tokens
@@ -167,8 +169,9 @@ def _lengths(question: Question) -> tuple[Lengths, tuple[Assumed, ...]]:
         if question.batching is not None:
             raise InvalidInput("--batching goes with --lengths; give the lengths of your samples")
         return Lengths(), ()
-    if question.network.is_image or len(question.network.stacks) > 1:
-        raise InvalidInput(f"--lengths goes with one stream of tokens, which {question.network.name} has not")
+    network = question.network
+    if network.is_image or network.is_traced or len(network.stacks) > 1:
+        raise InvalidInput(f"--lengths goes with one stream of tokens, which {network.name} has not")
     ways = [str(each) for each in Batching if each is not Batching.FULL]
     name = question.batching or Batching.PADDED
     if name not in ways:
@@ -178,14 +181,26 @@ def _lengths(question: Question) -> tuple[Lengths, tuple[Assumed, ...]]:
     return Lengths(quantile_tokens=question.lengths, batching=Batching(name)), said
 
 
+def _traced_tokens(network: Network, given: int | None) -> int:
+    """The length that a module was traced with: no number of it is known for another."""
+    traced = network.traced_tokens
+    assert traced is not None
+    if given not in (None, traced):
+        raise InvalidInput(
+            f"--seq {given:,}: {network.name} was traced with {traced:,} tokens; trace it with --seq {given}"
+        )
+    return traced
+
+
 def _batch(question: Question, sequence_tokens: int) -> tuple[int, tuple[Assumed, ...]]:
     if question.global_batch is not None:
         return question.global_batch, ()
     devices = question.cluster.devices
     if question.network.is_image:
         batch = default_batch(STEP_TOKENS // STEP_IMAGES, devices)
-        reason = f"about {STEP_IMAGES:,} images a step, or one for each device"
-        return batch, (_assumed("global batch", f"{batch:,} images", reason, "--global-batch"),)
+        what = "samples" if question.network.is_traced else "images"
+        reason = f"about {STEP_IMAGES:,} {what} a step, or one for each device"
+        return batch, (_assumed("global batch", f"{batch:,} {what}", reason, "--global-batch"),)
     tuned = question.method != Method.PRETRAIN
     most = max(TUNED_SEQUENCES, devices)
     batch = _dealt(devices, TUNED_SEQUENCES, most) if tuned else default_batch(sequence_tokens, devices)
@@ -210,6 +225,11 @@ def _method(question: Question) -> Method:
     if question.method not in METHODS:
         raise unknown("method", shown(question.method), METHODS, f"choose {', '.join(METHODS)}")
     method = Method(question.method)
+    if method in ADAPTED and question.network.is_traced:
+        raise InvalidInput(
+            f"{question.network.name} is a traced module, whose maps are not known, so it gets no adapters; "
+            f"choose --method {Method.PRETRAIN} or {Method.FULL}"
+        )
     if question.lora_rank is not None and method not in ADAPTED:
         wanted = " or ".join(ADAPTED)
         raise InvalidInput(

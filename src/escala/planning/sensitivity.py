@@ -99,7 +99,7 @@ def _half_dp(problem: Problem, plan: Plan, axis: str) -> Plan:
     degree = {axis: 2 * getattr(plan, axis)}
     wider = replace(plan, dp=plan.dp // 2, micro_batches=2 * plan.micro_batches, **degree)
     if axis == "pp" and plan.pp == 1:
-        kept = plan.reshard and "reshard-with-pp" not in problem.engine.lacks
+        kept = plan.reshard and "reshard-with-pp" not in problem.lacks
         wider = replace(wider, schedule=Schedule.ONE_F_ONE_B, reshard=kept)
     replicas = wider.dp * wider.cp
     return replace(wider, shard=min(plan.shard, replicas) if plan.zero else 1)

@@ -18,13 +18,14 @@ from escala.model.plan import (
     ContextKind,
     LocalWire,
     Plan,
+    Plans,
     Precision,
     Recompute,
     Schedule,
     Split,
 )
 from escala.model.problem import Problem
-from escala.model.rejects import parts_of
+from escala.model.rejects import parts_of, unseen_format
 
 # the space has micro-batches up to 64 samples, and of short samples up to 131,072 tokens or 1,024 samples
 MAX_MICRO_BATCH: Final = 64
@@ -138,7 +139,7 @@ def _degrees(problem: Problem, limits: SpaceLimits) -> dict[str, tuple[int, ...]
     """Degrees that the network allows: they divide heads, widths and sequence, and leave a layer a stage."""
     network, every = problem.workload.network, divisors(problem.cluster.devices)
     mixing = [p for p in parts_of(problem) if isinstance(p, (Attention, Mixer))]
-    lacks = problem.engine.lacks
+    lacks = problem.lacks
     none = {axis: (1,) for axis in ("tp", "cp", "pp")}
     tokens = problem.workload.sequence_tokens
     one_stream = all(stack.role is StackRole.DECODER for stack in network.stacks)
@@ -205,7 +206,7 @@ def _group(
 def _expert_degrees(problem: Problem, limits: SpaceLimits, ranks: int, tp: int) -> Iterator[tuple[int, int]]:
     experts = [p for p in parts_of(problem) if isinstance(p, Experts)]
     counts, widths = [p.experts for p in experts], [p.width for p in experts]
-    lacks = problem.engine.lacks
+    lacks = problem.lacks
     for ep in limits.keep("ep", divisors(ranks) if experts and "ep" not in lacks else (1,)):
         for etp in limits.keep("etp", (1, tp) if experts and tp > 1 and "etp" not in lacks else (1,)):
             divides = all(c % ep == 0 for c in counts) and all(w % etp == 0 for w in widths)
@@ -227,11 +228,13 @@ def _modes(
         for shard in sorted(whole, reverse=True):
             modes += [(3, 0, shard), (3, 1, shard)]
     for zero, reshard, shard in modes:
-        needs = _sharding_needs(replace(split, zero=zero, reshard=reshard == 1, shard=shard))
+        plan = replace(split, zero=zero, reshard=reshard == 1, shard=shard, precision=limits.precision)
+        needs = _sharding_needs(plan)
         kept = (limits.keep(n, (v,)) for n, v in (("zero", zero), ("reshard", reshard), ("shard", shard)))
         is_local = limits.plain.local_steps > 1
         alone = not is_local or (shard < replicas and (zero == 3 or (zero == 0 and cp == 1)))
-        if not needs & set(problem.engine.lacks) and all(kept) and alone:
+        runs = not problem.workload.network.is_traced or not unseen_format(problem, Plans.of(plan))[0]
+        if not needs & set(problem.lacks) and all(kept) and alone and runs:
             yield zero, reshard, shard
 
 
@@ -317,7 +320,7 @@ def _pipelines(
 
     Interleaving needs micro-batches that pp divides.
     """
-    layers, lacks = problem.workload.network.layers, problem.engine.lacks
+    layers, lacks = problem.workload.network.layers, problem.lacks
     shapes: list[tuple[Schedule, int]] = [(Schedule.NONE, 1)] if pp == 1 else [(Schedule.ONE_F_ONE_B, 1)]
     if pp > 1:
         shapes += [(Schedule.GPIPE, 1)] if "gpipe" not in lacks else []
@@ -347,7 +350,7 @@ def _splits(layers: int, stages: int, only_even: bool) -> list[Split]:
 def recompute_choices(problem: Problem, pp: int, limits: SpaceLimits) -> int:
     """How many recompute modes a way has: none, selective, full, and every first-n-layers between."""
     some = max(0, -(-problem.workload.network.layers // pp) - 1)
-    lacks = problem.engine.lacks
+    lacks = problem.lacks
     modes = {Recompute.NONE: 1, Recompute.FULL: 1}
     modes[Recompute.SELECTIVE] = 0 if "selective" in lacks else 1
     modes[Recompute.FIRST_LAYERS] = 0 if "first-layers" in lacks else some
@@ -364,7 +367,7 @@ def finish_choices(problem: Problem, limits: SpaceLimits) -> tuple[tuple[int, ..
 
     Nobody measured or published what compile gains on a processor: there it is tried only when asked for.
     """
-    lacks = problem.engine.lacks
+    lacks = problem.lacks
     is_unknown = is_processor(problem) and "compile" not in limits.fixed
     is_off = "compile" in lacks or is_unknown
     modes = (int(Compile.OFF),) if is_off else (int(Compile.OFF), int(Compile.DEFAULT))

@@ -51,7 +51,7 @@ class Fitting:
 
     def allowed(self) -> frozenset[Recompute]:
         """Recompute modes that engine and user allow."""
-        lacks = self.problem.engine.lacks
+        lacks = self.problem.lacks
         named = {Recompute.SELECTIVE: "selective", Recompute.FIRST_LAYERS: "first-layers"}
         kept = (mode for mode in Recompute if self.limits.keep("recompute", (int(mode),)))
         return frozenset(mode for mode in kept if named.get(mode) not in lacks)

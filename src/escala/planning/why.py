@@ -172,6 +172,8 @@ def _lacking(problem: Problem, family: str) -> bool:
 def _unbuildable(problem: Problem, limits: SpaceLimits, family: str) -> str:
     """Why a family has no layout at all."""
     parts = parts_of(problem)
+    if family in ("tp", "cp", "pp", "ep") and problem.workload.network.is_traced:
+        return "the module was traced: its parts are not known to be split"
     if family == "ep" and not any(isinstance(part, Experts) for part in parts):
         return "the network has no experts"
     if family in ("tp", "cp", "pp") and not any(isinstance(part, (Attention, Mixer)) for part in parts):

@@ -23,7 +23,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadView:
-    """What is learnt. `sample` says what the global batch counts."""
+    """What is learnt. `sample` says what the global batch counts: sequences, images or samples."""
 
     network: str
     network_source: str

@@ -11,9 +11,9 @@ from escala import __version__
 from escala.catalog.fitted import fitted
 from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.files import read_keys
+from escala.formats.record_keys import choices, record_of
 from escala.model.interval import Regime
 from escala.model.own import OWN_SCHEMA, OWNERS, OwnRuns
-from escala.report.keys import choices, record_of
 from escala.wholefile import write_whole
 
 HEAD: Final = """\

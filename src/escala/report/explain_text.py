@@ -68,7 +68,7 @@ def print_title(console: Console, given: Explained) -> None:
     what: list[Chunk] = [
         work.network,
         f"{work.method}, {work.precision}, {work.optimizer}",
-        "" if work.sample == "images" else f"seq {count(work.sequence_tokens)}",
+        f"seq {count(work.sequence_tokens)}" if work.sample == "sequences" else "",
         f"batch {count(work.global_batch)}",
         f"{count(cluster.devices)} × {cluster.accelerator}",
         f"engine {given.engine}",

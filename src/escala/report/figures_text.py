@@ -27,7 +27,8 @@ def figures(given: Answer | Explained, plan: PlanView, width: int) -> list[Text]
 
 def unit(given: Answer | Explained) -> str:
     """What the rate counts."""
-    return "images/s/GPU" if given.workload.sample == "images" else "tok/s/GPU"
+    sample = given.workload.sample
+    return "tok/s/GPU" if sample == "sequences" else f"{sample}/s/GPU"
 
 
 def out_of_memory(plan: PlanView) -> Text:
@@ -74,7 +75,8 @@ def _step(plan: PlanView) -> list[Chunk]:
 
 def _run(given: Answer | Explained, run: RunView) -> list[Chunk]:
     """Time, device-hours, energy, carbon and money of the whole run, as far as they are known."""
-    cluster, what = given.cluster, "images" if given.workload.sample == "images" else "tokens"
+    cluster, sample = given.cluster, given.workload.sample
+    what = "tokens" if sample == "sequences" else sample
     place = f" CO2e in {cluster.country}" if cluster.country else " CO2e"
     parts: list[Chunk] = [
         f"{short(run.tokens)} {what}: {_spanned(run.duration_s, seconds)}",

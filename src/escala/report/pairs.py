@@ -16,12 +16,12 @@ import msgspec
 from escala import __version__
 from escala.errors import InvalidInput, spoken
 from escala.formats.files import read_keys
+from escala.formats.record_keys import keys_of, table_of
 from escala.inputs import refuse_locked
 from escala.measurement.paired import Paired
 from escala.measurement.profile.record import PROFILE_SCHEMA, Profile
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
 from escala.model.own_numbers import without_own
-from escala.report.keys import keys_of, table_of
 from escala.report.planfile import SCHEMA as PLAN_SCHEMA
 from escala.report.planfile import PlanFile, plan_document, plan_file_of
 from escala.report.profile_view import read_profile

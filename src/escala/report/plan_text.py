@@ -75,7 +75,7 @@ def print_header(console: Console, given: Answer) -> None:
         Text(work.network, style=STRONG),
         f"{short(work.parameters)} parameters{active}",
         f"{method}, {work.precision}, {work.optimizer}",
-        "" if work.sample == "images" else f"seq {count(work.sequence_tokens)}",
+        f"seq {count(work.sequence_tokens)}" if work.sample == "sequences" else "",
         f"batch {count(work.global_batch)}",
     ]
     where: list[Chunk] = [

@@ -21,6 +21,7 @@ from escala.catalog.loader import shown
 from escala.errors import InvalidInput, spoken, unknown
 from escala.formats.files import read_keys
 from escala.formats.other_files import refuse_other
+from escala.formats.record_keys import choices, keys_of, record_of, table_of
 from escala.model.cluster import Cluster
 from escala.model.network import Network
 from escala.model.own_numbers import with_own, without_own
@@ -30,7 +31,6 @@ from escala.model.workload import Workload
 from escala.planning.search import TOLERANCE, Objective
 from escala.planning.space import SpaceLimits
 from escala.report.calibration_file import calibration_of
-from escala.report.keys import choices, keys_of, record_of, table_of
 from escala.report.limits import refuse_impossible
 from escala.report.planwords import narrowed, objective_of, plan_keys, plan_of, text_of
 from escala.wholefile import write_whole

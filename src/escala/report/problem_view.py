@@ -9,6 +9,7 @@ from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
 from escala.model.interval import WORDS, Regime, knows_pair, own_spread
 from escala.model.lengths import useful_row_tokens
+from escala.model.network import Network
 from escala.model.own_numbers import own_words
 from escala.model.parameters import active_parameters, network_parameters
 from escala.model.plan import Precision
@@ -33,12 +34,19 @@ def workload_view(problem: Problem, precision: Precision) -> WorkloadView:
         lora_rank=None if work.lora is None else work.lora.rank,
         precision=recipe(precision).name,
         optimizer=next((name for name, each in OPTIMIZERS.items() if each == work.optimizer), "custom"),
-        sample="images" if network.is_image else "sequences",
+        sample=sample_of(network),
         sequence_tokens=work.sequence_tokens,
         global_batch=work.global_batch,
         tokens_per_step=tokens_per_step(problem),
         total_tokens=work.total_tokens,
     )
+
+
+def sample_of(network: Network) -> str:
+    """What the global batch counts: sequences, images, or samples of a traced module."""
+    if not network.is_image:
+        return "sequences"
+    return "samples" if network.is_traced else "images"
 
 
 def tokens_per_step(problem: Problem) -> int:
@@ -52,7 +60,8 @@ def refuse_less_than_a_step(problem: Problem) -> None:
     """Refuse a run that is over before its first step is."""
     total, step = problem.workload.total_tokens, tokens_per_step(problem)
     if total is not None and total < step:
-        what = "images" if problem.workload.network.is_image else "tokens"
+        network = problem.workload.network
+        what = sample_of(network) if network.is_image else "tokens"
         raise InvalidInput(
             f"--tokens {total:,.0f} is less than one step of {step:,} {what}; "
             f"give at least {step:,}, or a smaller --global-batch"
@@ -135,6 +144,9 @@ def calibration_view(problem: Problem) -> CalibrationView:
             knows_pair(problem) or not engine.is_calibrated
         ),
         f"device {chip.name}: {few}; the interval is wider, by up to × {further:g}": chip.is_calibrated,
+        f"traced modules: no published run; the interval is wider, by up to × {further:g}": (
+            not problem.workload.network.is_traced
+        ),
     }
     return CalibrationView(
         engine_is_calibrated=engine.is_calibrated,

@@ -24,6 +24,8 @@ HINTS: Final = {
     "2 or more, zero-bubble-v with 2",
     Reject.SHARD: "shard is 1 with zero 0, dp x cp with zero 1 and 2, and with zero 3 a multiple of cp that "
     "divides dp x cp; reshard goes with zero 3",
+    Reject.TRACED: "set tp, pp, cp and ep to 1, compile and fused_loss to false, recompute to none or full",
+    Reject.TRACED_FORMAT: "choose a precision and a ZeRO stage in which the module ran",
     Reject.PRECISION: "choose a precision that the device has units for",
     Reject.NOT_PLANNED: "set offload_* to none",
     Reject.LOCAL_STEPS: "set local_steps to 1, or zero to 0 and cp to 1",

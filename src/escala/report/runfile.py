@@ -7,12 +7,12 @@ import msgspec
 
 from escala.errors import InvalidInput, spoken
 from escala.formats.files import read_keys
+from escala.formats.record_keys import record_of
 from escala.inputs import UTF8_BOM
 from escala.measurement.logs.recognise import recognise
 from escala.measurement.logs.record import record
 from escala.measurement.logs.source import Source
 from escala.measurement.runrecord import RUN_SCHEMA, RunRecord
-from escala.report.keys import record_of
 from escala.wholefile import write_whole
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from escala.errors import InvalidInput, spoken
 from escala.formats.files import read_keys
+from escala.formats.record_keys import keys_of, record_of, table_of
 from escala.measurement.bench.device import present_kind
 from escala.measurement.bench.place import refuse_elsewhere
 from escala.measurement.bench.request import checked_kind, make_writable
@@ -26,7 +27,6 @@ from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe
 from escala.parallel.outer import Outer
 from escala.report.calibrate_view import under
-from escala.report.keys import keys_of, record_of, table_of
 from escala.report.pairs import write_pair
 from escala.report.planfile import plan_document, plan_file_of
 from escala.report.runfile import save_run

@@ -41,7 +41,7 @@ def huggingface_job(keys: Mapping[str, object], origin: str, sizes: Sizes, devic
     return Training(
         model=model.train(),
         optimizer=torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE),
-        batches=[_batch(kind, config, sizes, device) for _ in range(BATCHES)],
+        batches=[batch_of(kind, config, sizes, device) for _ in range(BATCHES)],
         loss=_precise(sizes.precision, device),
     )
 
@@ -66,7 +66,8 @@ def _config(keys: Mapping[str, object], origin: str) -> Any:
     return config
 
 
-def _batch(kind: str, config: Any, sizes: Sizes, device: torch.device) -> dict[str, torch.Tensor]:
+def batch_of(kind: str, config: Any, sizes: Sizes, device: torch.device) -> dict[str, torch.Tensor]:
+    """A random batch of a kind for a configuration."""
     if kind == IMAGE:
         side, colours = getattr(config, "image_size", 224), config.num_channels
         pixels = torch.randn(sizes.micro_batch, colours, side, side, device=device)

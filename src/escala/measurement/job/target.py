@@ -34,12 +34,12 @@ def named(target: str) -> Any:
     return found
 
 
-def imported(target: str) -> Callable[[], Any]:
-    """The function of a target, which can be called without arguments."""
+def imported(target: str, contract: str = CONTRACT) -> Callable[[], Any]:
+    """The function of a target, which can be called without arguments; the contract says what it returns."""
     found = named(target)
     if not callable(found):
-        raise InvalidInput(f"{target} is no function but {type(found).__name__}; name one: {CONTRACT}")
-    _refuse_arguments(target, found)
+        raise InvalidInput(f"{target} is no function but {type(found).__name__}; name one: {contract}")
+    _refuse_arguments(target, found, contract)
     function: Callable[[], Any] = found
     return function
 
@@ -69,7 +69,7 @@ def _missing(place: str, name: str, error: ModuleNotFoundError) -> Exception:
     return error
 
 
-def _refuse_arguments(target: str, function: Callable[..., Any]) -> None:
+def _refuse_arguments(target: str, function: Callable[..., Any], contract: str) -> None:
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # some builtins have no signature
@@ -81,5 +81,5 @@ def _refuse_arguments(target: str, function: Callable[..., Any]) -> None:
     ]
     if needed:
         raise InvalidInput(
-            f"{target} needs arguments ({', '.join(needed)}); name a function that needs none: {CONTRACT}"
+            f"{target} needs arguments ({', '.join(needed)}); name a function that needs none: {contract}"
         )

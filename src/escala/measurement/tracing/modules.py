@@ -11,6 +11,7 @@ from torch import nn
 
 from escala.errors import InvalidInput
 from escala.measurement.tracing.jobs import Chunk, Job
+from escala.measurement.tracing.packing import never_packed
 from escala.model.plan import Plan
 from escala.parallel.indivisible import tensor_reasons
 from escala.parallel.parts import Parts
@@ -79,7 +80,7 @@ def build(job: Job, chunk: Chunk, *, is_cut: bool) -> nn.Module:
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.train()
     _refuse_indivisible(model, job)
-    transformers.masking_utils.find_packed_sequence_indices = _none_packed
+    never_packed()
     keep_layers(model, chunk)
     if not is_cut:
         return Language(model)
@@ -128,13 +129,6 @@ def _refuse_indivisible(model: Any, job: Job) -> None:
 
 def _can_be_cut(model: Any) -> bool:
     return all(hasattr(getattr(model, STEM, None), name) for name in STACK)
-
-
-def _none_packed(position_ids: torch.Tensor) -> None:
-    """Positions of one sequence a row are not packed; transformers would read them to find out.
-
-    Else it makes a mask, and attention neither uses its fused kernel nor shares keys between heads.
-    """
 
 
 def layers_of(model: nn.Module) -> nn.ModuleList:

@@ -82,6 +82,13 @@ def fake_tensors() -> Iterator[None]:
         ShardingPropagator._propagate_tensor_meta_non_cached = shaped
 
 
+@contextmanager
+def real_tensors() -> Iterator[None]:
+    """Inside, tensors have data again."""
+    with unset_fake_temporarily():
+        yield
+
+
 def _outside(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:

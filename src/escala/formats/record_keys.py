@@ -16,6 +16,7 @@ import msgspec
 from escala.catalog.loader import shown
 from escala.errors import InvalidInput, spoken, unknown
 from escala.model.network import Attention, Convolution, Experts, FeedForward, Linear, Mixer
+from escala.model.traces import Traced
 
 Record = TypeVar("Record")
 PARTS: Final[dict[str, type[Any]]] = {
@@ -25,6 +26,7 @@ PARTS: Final[dict[str, type[Any]]] = {
     "experts": Experts,
     "convolution": Convolution,
     "linear": Linear,
+    "traced": Traced,
 }
 MOST: Final = 1e30
 KINDS: Final = {
