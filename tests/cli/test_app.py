@@ -81,7 +81,7 @@ def is_short(example: str) -> bool:
         or "--tokenizer" in example
         or "--layouts" in example
         or "--engine learning" in example
-        or example.startswith(("escala train", "escala export", "escala scale", *OPTIONAL))
+        or example.startswith(("escala train", "escala trace", "escala export", "escala scale", *OPTIONAL))
     )
     return not measures and not runs
 

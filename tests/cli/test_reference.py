@@ -51,6 +51,7 @@ from escala.report import (
     validate_view,
 )
 from escala.report.audit_view import Audited
+from escala.report.module_view import ModuleView, SubModuleView, UnitView
 from escala.report.planwords import FIXABLE, words
 from escala.report.privacy_view import OtherWay, PrivacyAnswer, Spent
 from escala.training.data.encoders import Encoding
@@ -87,6 +88,7 @@ EMBEDDED = (
     *(Fact, Fault, Errors, Group, Pair, WorstRow, Scores, Verdicts, SweepScores),
     *(OperationErrors, OperationGroup, OperationScores),
     *(Criterion, Gauge, Flip, Lever, Way),
+    *(ModuleView, SubModuleView, UnitView),
     *(Scaled, Point, Ahead, Fit, Loss, Curve, Compared, Verdict, Difference),
 )
 

@@ -25,7 +25,6 @@ BROKEN_PIPE: Final = 141  # what a program ends with that SIGPIPE kills
 VERBS: Final = {
     "plan": "Rank the ways to train a network on a cluster.",
     "explain": "Say where one plan's time and memory go, and why it was chosen.",
-    "trace": "Run a module of your own without data: FLOP, memory, and a network to plan.",
     "emit": "Write a plan as files of other tools, or say which can express it.",
     "check": "Read other tools' files: what is wrong, does it fit, how fast, what helps.",
     "catalog": "Look up networks, devices, clusters and links with their sources.",
@@ -34,6 +33,7 @@ VERBS: Final = {
     "validate": "Score published measurements against what the model predicts.",
     "watch": "Run any command, sample what it uses, and find its steps.",
     "profile": "Say what a training step does and waits for, recorded or run here.",
+    "trace": "Run a module of your own without data: FLOP, memory, and a network to plan.",
     "train": "Run a plan on a real model, and set predicted beside measured.",
     "export": "Write what a run has learned as files that transformers or peft load.",
     "scale": "Run a plan on several numbers of devices, and say what more devices lose.",

@@ -9,7 +9,7 @@ from escala.cli.verb import Verb
 EXAMPLES = (
     "escala trace model.py:build --shape 3,224,224",
     "escala trace mypackage.model:gpt --seq 2048 -o gpt.json",
-    "escala plan gpt.json --gpus 8 --gpu h100-sxm",
+    "escala trace train.py:job --json",
 )
 
 
