@@ -8,14 +8,12 @@ from escala.foreign.trainerscript import LAUNCH, RECOMPUTES, optimizer_lacks
 from escala.foreign.transformers.settings import (
     ADAPTED,
     DEEPSPEED,
-    deepspeed_file,
-    modules_of,
-    moves_by_deepspeed,
+    lora_settings,
     recomputes,
     sharding_lacks,
-    torchrun_file,
     trainer_settings,
-    yaml_file,
+    uses_fsdp,
+    written,
 )
 from escala.model.plan import Compile, ContextKind, Offload, Precision
 from escala.model.workload import Method
@@ -31,7 +29,7 @@ def _also(order: Order) -> list[str]:
     """What goes with something else only."""
     plan = order.plan
     reasons = [*optimizer_lacks(order), *sharding_lacks(plan)]
-    is_fsdp = plan.zero == 3 and not moves_by_deepspeed(plan)
+    is_fsdp = uses_fsdp(plan)
     if plan.offload_activations is not Offload.NONE and not recomputes(plan):
         reasons.append("offload of activations without full recompute")
     if plan.fused_loss and plan.precision not in HALF:
@@ -71,11 +69,7 @@ TARGET: Final = Target(
 
 def write(order: Order) -> list[OutFile]:
     """The settings, the launch line, and DeepSpeed's file where there is one."""
-    files = [
-        yaml_file(TARGET, order, CONFIG, _settings(order)),
-        torchrun_file(TARGET, order, ["axolotl.cli.train", CONFIG]),
-    ]
-    return [*files, deepspeed_file(order.plan)] if moves_by_deepspeed(order.plan) else files
+    return written(TARGET, order, CONFIG, _settings(order), "axolotl.cli.train")
 
 
 def _settings(order: Order) -> dict[str, object]:
@@ -108,28 +102,18 @@ def _settings(order: Order) -> dict[str, object]:
 
 def _optimizer(order: Order) -> object:
     name = str(trainer_settings(order)["optim"])
-    is_fsdp = order.plan.zero == 3 and not moves_by_deepspeed(order.plan)
-    return OPTIMIZERS.get(name, name) if is_fsdp else name
+    return OPTIMIZERS.get(name, name) if uses_fsdp(order.plan) else name
 
 
 def _adapters(order: Order) -> dict[str, object]:
-    work = order.problem.workload
-    if work.lora is None:
-        return {}
-    settings: dict[str, object] = {
-        "adapter": "qlora" if work.method is Method.QLORA else "lora",
-        "lora_r": work.lora.rank,
-        "lora_alpha": 2 * work.lora.rank,
-        "lora_dropout": 0.05 if work.lora.has_dropout else 0.0,
-        "lora_target_modules": modules_of(order),
-    }
-    return {**settings, "load_in_4bit": True} if work.method is Method.QLORA else settings
+    is_quantized = order.problem.workload.method is Method.QLORA
+    return lora_settings(order, {"adapter": "qlora" if is_quantized else "lora"})
 
 
 def _sharding(order: Order) -> dict[str, object]:
     """DeepSpeed's file, or FSDP2 with the groups over which it shards."""
     plan = order.plan
-    if plan.zero != 3 or moves_by_deepspeed(plan):
+    if not uses_fsdp(plan):
         return {"deepspeed": DEEPSPEED} if plan.zero else {}
     settings: dict[str, object] = {
         "fsdp_version": 2,

@@ -59,6 +59,11 @@ def moves_by_deepspeed(plan: Plan) -> bool:
     return plan.zero in (1, 2) or (plan.zero == 3 and is_alone)
 
 
+def uses_fsdp(plan: Plan) -> bool:
+    """Whether weights are sharded by FSDP2 and not by DeepSpeed."""
+    return plan.zero == 3 and not moves_by_deepspeed(plan)
+
+
 def sharding_lacks(plan: Plan, *, only_deepspeed: bool = False) -> Iterable[str]:
     """Offload and resharding that neither FSDP nor DeepSpeed has in this form."""
     by_deepspeed = only_deepspeed or moves_by_deepspeed(plan)
@@ -68,6 +73,29 @@ def sharding_lacks(plan: Plan, *, only_deepspeed: bool = False) -> Iterable[str]
         yield "offload of weights below ZeRO stage 3"
     if plan.zero == 3 and by_deepspeed and not plan.reshard:
         yield "weights that stay gathered from forward to backward, with DeepSpeed"
+
+
+def written(
+    target: Target, order: Order, name: str, settings: dict[str, object], module: str
+) -> list[OutFile]:
+    """The settings, the script that starts a module with them, and DeepSpeed's file where there is one."""
+    files = [yaml_file(target, order, name, settings), torchrun_file(target, order, [*module.split(), name])]
+    return [*files, deepspeed_file(order.plan)] if moves_by_deepspeed(order.plan) else files
+
+
+def lora_settings(order: Order, switch: dict[str, object]) -> dict[str, object]:
+    """The adapters of a plan behind what turns them on; nothing without adapters."""
+    work = order.problem.workload
+    if work.lora is None:
+        return {}
+    settings: dict[str, object] = {
+        **switch,
+        "lora_r": work.lora.rank,
+        "lora_alpha": 2 * work.lora.rank,
+        "lora_dropout": 0.05 if work.lora.has_dropout else 0.0,
+        "lora_target_modules": modules_of(order),
+    }
+    return {**settings, "load_in_4bit": True} if work.method is Method.QLORA else settings
 
 
 def deepspeed_file(plan: Plan) -> OutFile:

@@ -7,14 +7,13 @@ from escala.foreign.trainerscript import COMPILES, LAUNCH, RECOMPUTES, optimizer
 from escala.foreign.transformers.settings import (
     ADAPTED,
     DEEPSPEED,
-    deepspeed_file,
-    modules_of,
+    lora_settings,
     moves_by_deepspeed,
     recomputes,
     sharding_lacks,
-    torchrun_file,
     trainer_settings,
-    yaml_file,
+    uses_fsdp,
+    written,
 )
 from escala.foreign.trl.reading import VERSION
 from escala.model.plan import Compile, Offload
@@ -52,11 +51,7 @@ TARGET: Final = Target(
 
 def write(order: Order) -> list[OutFile]:
     """The settings, the launch line, and DeepSpeed's file where there is one."""
-    files = [
-        yaml_file(TARGET, order, CONFIG, _settings(order)),
-        torchrun_file(TARGET, order, ["trl.scripts.sft", "--config", CONFIG]),
-    ]
-    return [*files, deepspeed_file(order.plan)] if moves_by_deepspeed(order.plan) else files
+    return written(TARGET, order, CONFIG, _settings(order), "trl.scripts.sft --config")
 
 
 def _settings(order: Order) -> dict[str, object]:
@@ -71,10 +66,10 @@ def _settings(order: Order) -> dict[str, object]:
         "packing_strategy": "wrapped",
         **trainer_settings(order),
         "bf16": trainer_settings(order).get("bf16", False),
-        "gradient_checkpointing": recomputes(plan) and not _uses_fsdp(order),
+        "gradient_checkpointing": recomputes(plan) and not uses_fsdp(plan),
         **_adapters(order),
     }
-    if _uses_fsdp(order):
+    if uses_fsdp(plan):
         settings |= {"fsdp": True, "fsdp_config": _fsdp(order)}
     elif plan.zero:
         settings["deepspeed"] = DEEPSPEED
@@ -89,10 +84,6 @@ def _dtype(order: Order) -> str:
     return weights_dtype(plan.precision, is_sharded_by_deepspeed=moves_by_deepspeed(plan))
 
 
-def _uses_fsdp(order: Order) -> bool:
-    return order.plan.zero == 3 and not moves_by_deepspeed(order.plan)
-
-
 def _fsdp(order: Order) -> dict[str, object]:
     plan = order.plan
     return {
@@ -105,17 +96,8 @@ def _fsdp(order: Order) -> dict[str, object]:
 
 
 def _adapters(order: Order) -> dict[str, object]:
-    work = order.problem.workload
-    if work.lora is None:
-        return {}
-    settings: dict[str, object] = {
-        "use_peft": True,
-        "lora_r": work.lora.rank,
-        "lora_alpha": 2 * work.lora.rank,
-        "lora_target_modules": modules_of(order),
-        "lora_dropout": 0.05 if work.lora.has_dropout else 0.0,
-    }
-    if work.method is Method.QLORA:
-        settings |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
+    settings = lora_settings(order, {"use_peft": True})
+    if order.problem.workload.method is Method.QLORA:
+        settings |= {"bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
         settings["bnb_4bit_quant_storage"] = _dtype(order)
     return settings
