@@ -1,13 +1,14 @@
 """Plans as Accelerate's YAML for DeepSpeed, its launch line, and the training script."""
 
+from dataclasses import replace
 from typing import Final
 
 from escala.foreign.accelerate.files import VERSION, config_file, dynamo_block, line_file
-from escala.foreign.orders import ANY, Abilities, Order, OutFile, Target
+from escala.foreign.deepspeed import writing
+from escala.foreign.orders import Order, OutFile, Target
 from escala.foreign.trainerscript import (
     COMPILES,
     LAUNCH,
-    RECOMPUTES,
     SCRIPT,
     arguments,
     optimizer_lacks,
@@ -15,38 +16,19 @@ from escala.foreign.trainerscript import (
     script_file,
     weights_dtype,
 )
-from escala.model.plan import Compile, ContextKind, Offload, Precision, Recompute
-
-NVME: Final = "/local_nvme"
-"""Where offloaded states lie, until somebody writes another folder."""
+from escala.model.plan import Offload, Recompute
 
 
 def _also(order: Order) -> list[str]:
     """What goes with something else only."""
-    plan = order.plan
-    reasons = optimizer_lacks(order)
-    if plan.zero < 3 and plan.offload_params is not Offload.NONE:
-        reasons.append("offload of weights below ZeRO stage 3")
-    if plan.zero < 1 and plan.offload_optimizer is not Offload.NONE:
-        reasons.append("offload of the optimizer below ZeRO stage 1")
-    return reasons
+    return [*optimizer_lacks(order), *writing.offload_lacks(order.plan)]
 
 
 TARGET: Final = Target(
     name="accelerate-deepspeed",
     title="Accelerate with DeepSpeed",
     version=VERSION,
-    abilities=Abilities(
-        zero=(0, 1, 2, 3),
-        cp=ANY,
-        cp_kinds=(ContextKind.ULYSSES,),
-        recompute=RECOMPUTES,
-        offload_optimizer=tuple(Offload),
-        offload_params=tuple(Offload),
-        precisions=(Precision.FP32, Precision.FP16, Precision.BF16),
-        compiles=(Compile.OFF, *COMPILES),
-        fused_loss=True,
-    ),
+    abilities=replace(writing.TARGET.abilities, tp=1),
     launch=f"bash {LAUNCH}",
     page="docs/targets/accelerate.md",
     engine="deepspeed",
@@ -93,7 +75,7 @@ def _deepspeed(order: Order) -> dict[str, object]:
     }
     for name, where in (("optimizer", plan.offload_optimizer), ("param", plan.offload_params)):
         if where is Offload.NVME:
-            block[f"offload_{name}_nvme_path"] = NVME
+            block[f"offload_{name}_nvme_path"] = writing.NVME
     if order.nodes > 1:
         block["deepspeed_multinode_launcher"] = "standard"
     return block

@@ -14,7 +14,7 @@ from escala.foreign.trainerscript import (
     script_file,
     weights_dtype,
 )
-from escala.model.plan import Compile, ContextKind, Offload, Precision, Recompute
+from escala.model.plan import Compile, ContextKind, Offload, Plan, Precision, Recompute
 from escala.model.workload import OptimizerKind
 
 CONFIG: Final = "ds_config.json"
@@ -27,15 +27,21 @@ ON: Final = {Precision.BF16: "bf16", Precision.FP16: "fp16"}
 def _also(order: Order) -> list[str]:
     """What goes with something else only."""
     plan, optimizer = order.plan, order.problem.workload.optimizer
-    reasons: list[str] = []
+    reasons = offload_lacks(plan)
     if plan.tp > 1 and plan.cp > 1:
         reasons.append("tensor and sequence parallelism together (AutoTP and Ulysses): one of the two")
+    if optimizer.kind is not OptimizerKind.ADAMW or optimizer.state_bytes != 4:
+        reasons.append(f"{optimizer.kind} with {optimizer.state_bytes:g}-byte states: AdamW in fp32 only")
+    return reasons
+
+
+def offload_lacks(plan: Plan) -> list[str]:
+    """What ZeRO cannot offload at the stage of a plan."""
+    reasons: list[str] = []
     if plan.zero < 3 and plan.offload_params is not Offload.NONE:
         reasons.append("offload of weights below ZeRO stage 3")
     if plan.zero < 1 and plan.offload_optimizer is not Offload.NONE:
         reasons.append("offload of the optimizer below ZeRO stage 1")
-    if optimizer.kind is not OptimizerKind.ADAMW or optimizer.state_bytes != 4:
-        reasons.append(f"{optimizer.kind} with {optimizer.state_bytes:g}-byte states: AdamW in fp32 only")
     return reasons
 
 

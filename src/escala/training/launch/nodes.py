@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from escala.errors import InvalidInput, one_line
+from escala.foreign.slurm import writing as slurm
 
 PORT: Final = 29_400
 """Where torchrun's nodes meet by default."""
@@ -39,19 +40,10 @@ def torchrun_line(nodes: Nodes, command: Sequence[str]) -> str:
 
 def sbatch_script(nodes: Nodes, command: Sequence[str], *, time: str = "24:00:00") -> str:
     """A job of Slurm in which every node runs torchrun once."""
-    meeting = f'"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p):{PORT}"'
-    gpus = f"#SBATCH --gpus-per-node={nodes.local_ranks}\n" if nodes.has_gpus else ""
-    return f"""#!/bin/bash
-#SBATCH --job-name={nodes.name}
-#SBATCH --nodes={nodes.nodes}
-#SBATCH --ntasks-per-node=1
-{gpus}#SBATCH --exclusive
-#SBATCH --time={time}
-#SBATCH --signal=TERM@120
-#SBATCH --requeue
-
-srun --kill-on-bad-exit=1 {_torchrun(nodes, meeting, command, is_quoted=True)}
-"""
+    own = ("#SBATCH --exclusive", f"#SBATCH --time={time}", slurm.WARNED, slurm.AGAIN)
+    asked = slurm.asked(nodes.name, nodes.nodes, nodes.local_ranks if nodes.has_gpus else 0)
+    line = _torchrun(nodes, f'"{slurm.FIRST_HOST}:{PORT}"', command, is_quoted=True)
+    return "\n".join(("#!/bin/bash", *asked, *own, "", f"{slurm.START} {line}", ""))
 
 
 def submit(script: str) -> str:
