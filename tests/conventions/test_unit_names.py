@@ -49,7 +49,7 @@ COUNTING = words("Launches MixerParameters Parameters Passes Products Shards Slo
 PLAN = words(
     """
     dp zero reshard shard tp sp pp cp ep etp micro_batch micro_batches recompute schedule split stage_split
-    cp_kind dispatcher placement precision compile fused_loss local_wire
+    cp_kind dynamic_cp dispatcher placement precision compile fused_loss local_wire
     offload_optimizer offload_params offload_activations reject regime verdict
     """
 )

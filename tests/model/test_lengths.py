@@ -7,8 +7,8 @@ import pytest
 
 from escala.model.estimate import estimate, time_of
 from escala.model.flops import model_flop
-from escala.model.lengths import largest_score, row_lengths, uneven_s, useful_shares
-from escala.model.plan import Plan, Plans
+from escala.model.lengths import dynamic_share, largest_score, row_lengths, uneven_s, useful_shares
+from escala.model.plan import ContextKind, Plan, Plans
 from escala.model.workload import Batching, Lengths
 
 VARIED = Batching.PADDED, Batching.GROUPED, Batching.MASKED
@@ -134,3 +134,34 @@ def test_grouped_samples_are_alike_on_all_replicas(ideal, llama):
 def test_the_largest_of_normal_values_by_tables():
     # exact: 0, 0.564, 1.424, 2.508 (Harter 1961)
     assert largest_score(np.array([1, 2, 8, 100])) == pytest.approx([0, 0.564, 1.424, 2.508], abs=0.03)
+
+
+@pytest.mark.parametrize("kind", list(ContextKind))
+def test_dynamic_context_parallelism_of_equal_lengths_is_static(kind, ideal, llama):
+    problem = with_lengths(ideal(llama(), devices=8, batch=8, sequence=1024), Batching.MASKED, 1024.0)
+    static = Plan(dp=2, cp=4, cp_kind=kind, micro_batch=4)
+
+    times = time_of(problem, Plans.of([static, replace(static, dynamic_cp=True)])).step_s
+
+    assert times[1] == times[0]
+
+
+def test_short_sequences_are_exchanged_among_fewer_ranks(ideal, llama):
+    problem = with_lengths(ideal(llama(), devices=4, sequence=1000), Batching.MASKED, 250.0, 500.0, 1000.0)
+    plans = Plans.of([Plan(cp=4, cp_kind=kind, dynamic_cp=True) for kind in ContextKind])
+
+    # at most 250 tokens a rank: 1, 2 and 4 ranks, in place of 4
+    copies = (250 * 0 + 500 * 1 + 1000 * 3) / (1750 * 3)
+    heads = (250 * 0 + 500 * 1 / 2 + 1000 * 3 / 4) / (1750 * 3 / 4)
+    assert dynamic_share(problem, plans) == pytest.approx([copies, copies, heads])
+
+
+def test_dynamic_context_parallelism_sends_less_and_does_not_wait(ideal, llama):
+    problem = with_lengths(ideal(llama(), devices=8, batch=8, sequence=1000), Batching.MASKED, *SOME)
+    static = Plan(dp=2, cp=4, micro_batch=4)
+
+    own, dynamic = (time_of(problem, Plans.of(plan)) for plan in (static, replace(static, dynamic_cp=True)))
+
+    share = dynamic_share(problem, Plans.of(replace(static, dynamic_cp=True)))[0]
+    assert dynamic.context_parallel_s[0] == pytest.approx(share * own.context_parallel_s[0])
+    assert dynamic.straggler_s[0] < own.straggler_s[0]

@@ -30,7 +30,7 @@ from escala.model.plan import (
 )
 from escala.model.problem import Problem
 from escala.model.rejects import REASONS, Reject, describe, needs, rejects
-from escala.model.workload import Workload
+from escala.model.workload import Batching, Lengths, Workload
 
 
 def network(*parts, role: StackRole = StackRole.DECODER, layers: int = 8) -> Network:
@@ -108,6 +108,7 @@ BROKEN = [
     (Reject.SHARD, DENSE, Plan(dp=8, zero=1, shard=4)),
     (Reject.SHARD, DENSE, Plan(dp=8, zero=2, shard=8, reshard=True)),
     (Reject.NOT_PLANNED, DENSE, Plan(offload_optimizer=Offload.CPU)),
+    (Reject.ENGINE, DENSE, Plan(dp=4, cp=2, dynamic_cp=True)),
     (Reject.LOCAL_STEPS, DENSE, Plan(local_steps=4)),
     (Reject.LOCAL_FRAGMENTS, DENSE, Plan(dp=8, local_fragments=2)),
     (Reject.LOCAL_FRAGMENTS, DENSE, Plan(dp=8, local_steps=4, local_overlap_steps=4)),
@@ -270,3 +271,13 @@ def test_engines_lack_only_abilities_that_rules_know(name):
 
     for ability in catalog.engine(name).lacks:
         assert needs(problem, Plans.of(Plan()))[ability].shape == (1,)
+
+
+def test_padded_rows_are_not_shared_by_length():
+    problem = problem_of(DENSE, Plan(dp=4, cp=2))
+    padded = Lengths(quantile_tokens=(100.0,), batching=Batching.PADDED)
+    padded_problem = replace(problem, workload=replace(problem.workload, lengths=padded))
+
+    found = int(rejects(padded_problem, Plans.of(Plan(dp=4, cp=2, dynamic_cp=True)))[0])
+
+    assert found & Reject.CONTEXT_DYNAMIC

@@ -39,6 +39,11 @@ def is_run(module, chosen):
     return True
 
 
+@pytest.mark.parametrize("only_planned", [{"cp": 2, "dynamic_cp": True}, {"wide_layers": 1}])
+def test_what_is_only_planned_is_refused(only_planned):
+    assert not is_run(model("llama"), plan(dp=2, **only_planned))
+
+
 @pytest.mark.parametrize("ep", [1, 2])
 def test_the_engine_lacks_what_the_runtime_refuses(ep):
     module, described = model("moe"), network(experts=8, has_qk_norm=True)

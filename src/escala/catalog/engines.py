@@ -31,7 +31,7 @@ from escala.model.engine import Engine, EngineMemory, EngineMessages, EngineTime
 
 KINDS: Final = ("fit", "read", "traced", "physics", "assumption")
 _NEEDED_KEYS: Final = {"title", "versions", "source", "time", "memory"}
-_ENGINE_KEYS: Final = _NEEDED_KEYS | {"lacks", "like", "aliases", "sources", "schema", "messages"}
+_ENGINE_KEYS: Final = _NEEDED_KEYS | {"lacks", "has", "like", "aliases", "sources", "schema", "messages"}
 _SETTING_KEYS: Final = {"value", "source", "kind", "low", "high", "formula", "condition", "date"}
 _Record = TypeVar("_Record", EngineTime, EngineMemory, EngineMessages, Assumptions)
 _MESSAGES: Final = "messages."
@@ -74,6 +74,7 @@ def engine(name: str) -> Engine:
             if table.startswith(_MESSAGES)
         ),
         lacks=tuple(table.get("lacks", ())),
+        has=tuple(table.get("has", ())),
         is_calibrated=known in fitted().engines,
         calibrated_on=fitted().architectures(known),
     )

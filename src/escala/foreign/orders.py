@@ -179,6 +179,10 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
     is_plain = plan.local_wire is LocalWire.FP32 and plan.local_fragments == 1
     if plan.local_steps > able.local_steps or (plan.local_steps > 1 and not is_plain):
         yield "replicas that train alone between meetings (local steps)"
+    if plan.dynamic_cp and plan.cp > 1:
+        yield "dynamic context parallelism"
+    if plan.wide_layers:
+        yield "layers that stay in 16 bit"
     if plan.local_overlap_steps:
         yield "meetings that travel while replicas train on (overlapped local steps)"
     if plan.placement != Plan().placement and not able.placements:

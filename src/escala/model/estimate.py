@@ -1,5 +1,6 @@
 """The whole prediction for many plans: memory, step time, energy, utilisation, reject bits. Wiring only."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from escala.model.memory import (
     memory,
 )
 from escala.model.plan import Plans
+from escala.model.precision import in_sixteen_bit, wide_share
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
 from escala.model.shards import Shards, shards
@@ -136,7 +138,11 @@ def placed_wires(problem: Problem, plans: Plans) -> Wires:
 
 
 def timed_rows(problem: Problem, plans: Plans, wires: Wires) -> list[LayerTime]:
-    """Seconds of every kind of layer, of plans that differ, over the given links."""
+    """Seconds of every kind of layer, of plans that differ, over the given links: a mean layer's."""
+    return _with_wide(problem, plans, lambda rows: _timed_rows(problem, rows, wires))
+
+
+def _timed_rows(problem: Problem, plans: Plans, wires: Wires) -> list[LayerTime]:
     first, shaped = distinct([getattr(plans, name) for name in COMPUTE_COLUMNS])
     few = plans.take(first)
     times = []
@@ -148,9 +154,26 @@ def timed_rows(problem: Problem, plans: Plans, wires: Wires) -> list[LayerTime]:
 
 def kept_layers(problem: Problem, plans: Plans) -> list[Kept]:
     """Activations of every kind of layer, computed once per distinct row of the columns that matter."""
+    return _with_wide(problem, plans, lambda rows: _kept_rows(problem, rows))
+
+
+def _kept_rows(problem: Problem, plans: Plans) -> list[Kept]:
     first, group = distinct([getattr(plans, name) for name in KEPT_COLUMNS])
     few = plans.take(first)
     return [_spread(kept(problem, few, *kind), group) for kind in kinds(problem.workload.network)]
+
+
+def _with_wide(problem: Problem, plans: Plans, of_rows: Callable[[Plans], list[Columns]]) -> list[Columns]:
+    """Columns of the mean layer: those of layers left in 16 bit and of scaled ones, by their share."""
+    own, share = of_rows(plans), wide_share(plans, problem.workload.network.layers)
+    if not share.any():
+        return own
+    return [_mean(*pair, share) for pair in zip(of_rows(in_sixteen_bit(plans)), own, strict=True)]
+
+
+def _mean(wide: Columns, own: Columns, share: F64) -> Columns:
+    pairs = {f.name: (getattr(wide, f.name), getattr(own, f.name)) for f in fields(own)}
+    return type(own)(**{name: share * a + (1.0 - share) * b for name, (a, b) in pairs.items()})
 
 
 def _spread(columns: Columns, group: I64) -> Columns:

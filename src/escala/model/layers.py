@@ -53,6 +53,8 @@ LAYER_COLUMNS: Final = (
     "micro_batch",
     "precision",
     "compile",
+    "dynamic_cp",
+    "wide_layers",
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from escala.model.columns import F64, I64
 from escala.model.matmuls import Shape
 from escala.model.network import Stack
-from escala.model.plan import Plans
+from escala.model.plan import ContextKind, Plans
 from escala.model.problem import Problem
 from escala.model.workload import Batching, Workload
 
@@ -90,6 +90,26 @@ def timed_share(problem: Problem, plans: Plans, stack: Stack) -> F64 | float:
     return 1.0 if stack.tokens else row_tokens(problem, plans) / problem.workload.sequence_tokens
 
 
+def dynamic_share(problem: Problem, plans: Plans) -> F64:
+    """Exchanges of dynamic over static context parallelism: E(l (c - 1)) / (E(l) (cp - 1)), 1 where static.
+
+    A sequence of l tokens is shared by c ranks, the least power of two (at most cp) that leaves each at most
+    sequence / cp tokens. Keys and values of the others go to each of the c ranks; heads (Ulysses) go once:
+    (c - 1) / c and (cp - 1) / cp in place of c - 1 and cp - 1.
+    Source: counting; Megatron-Core, hybrid context parallelism (max_seqlen_per_dp_cp_rank).
+    """
+    if not (plans.dynamic_cp & (plans.cp > 1)).any() or is_full(problem.workload):
+        return np.ones(len(plans))
+    tokens, cp = sample_tokens(problem.workload), plans.cp.astype(np.float64)
+    wanted = tokens[None, :] * cp[:, None] / problem.workload.sequence_tokens
+    ranks = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(wanted, 1.0))), cp[:, None])
+    is_sent_once = plans.cp_kind == ContextKind.ULYSSES
+    copies = np.where(is_sent_once[:, None], (ranks - 1) / ranks, ranks - 1)
+    most = np.where(is_sent_once, (cp - 1) / cp, cp - 1)
+    share = (tokens * copies).mean(axis=1) / (tokens.mean() * np.maximum(most, 1e-300))
+    return np.where((plans.dynamic_cp == 1) & (cp > 1), share, 1.0)
+
+
 def useful_row_tokens(workload: Workload) -> float:
     """Tokens of a row that are no padding: the mean length, or the whole sequence where samples fill it."""
     padded = workload.lengths.batching in PADDING
@@ -114,7 +134,8 @@ def uneven_s(problem: Problem, plans: Plans, linear_s: F64, attention_s: F64) ->
     Of one micro-batch: padded, the longest of all replicas' samples against the longest of one's; under
     masks deviation * normal score, at most a row that is one document. Sharded weights meet in each
     micro-batch; other replicas once a step, whose sums deviate sqrt(micro-batches) times as much. Grouped
-    samples are alike on all replicas.
+    samples are alike on all replicas. Dynamic context parallelism deals sequences by their work to all
+    ranks: what remains uneven is left out.
     `linear_s` and `attention_s` are those of the mean micro-batch, which grow with length and its square.
     Source: order statistics; Blom 1958 for the score of the largest of n normal values.
     """
@@ -127,7 +148,8 @@ def uneven_s(problem: Problem, plans: Plans, linear_s: F64, attention_s: F64) ->
         return np.zeros(len(plans))
     many = plans.micro_batches.astype(np.float64)
     summed_s = deviation_s * np.sqrt(many) * largest_score(plans.dp)
-    return np.where(plans.zero >= 3, many * once_s, np.minimum(many * once_s, summed_s))
+    waiting_s = np.where(plans.zero >= 3, many * once_s, np.minimum(many * once_s, summed_s))
+    return np.where((plans.dynamic_cp == 1) & (plans.cp > 1), 0.0, waiting_s)
 
 
 def _padded(problem: Problem, plans: Plans, linear_s: F64, attention_s: F64) -> tuple[F64, F64]:

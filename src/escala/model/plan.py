@@ -124,6 +124,8 @@ class Plan:
     (gradient accumulation, or what fills the pipeline). With `local_steps` above 1 replicas train so many
     steps alone before they agree (DiLoCo); their differences travel as `local_wire`, in `local_fragments`
     parts that meet in turn, each while the replicas train on for `local_overlap_steps` (Streaming DiLoCo).
+    With `dynamic_cp` short sequences are shared by fewer context ranks than `cp`. `wide_layers` layers at one
+    end stay in 16 bit under a scaled recipe.
     """
 
     dp: int = 1
@@ -157,6 +159,8 @@ class Plan:
     local_wire: LocalWire = LocalWire.FP32
     local_fragments: int = 1
     local_overlap_steps: int = 0
+    dynamic_cp: bool = False
+    wide_layers: int = 0
 
     @property
     def devices(self) -> int:
@@ -178,7 +182,7 @@ CHOICES: Final[dict[str, type[IntEnum]]] = {
     "compile": Compile,
     "local_wire": LocalWire,
 }
-FLAGS: Final = ("reshard", "sp", "fused_loss")
+FLAGS: Final = ("reshard", "sp", "fused_loss", "dynamic_cp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -218,6 +222,8 @@ class Plans:
     local_wire: I64
     local_fragments: I64
     local_overlap_steps: I64
+    dynamic_cp: I64
+    wide_layers: I64
     stage_split: I64
     splits: tuple[tuple[int, ...], ...] = field(default=())
 

@@ -1,12 +1,12 @@
 """Number formats of training: what each recipe computes in, keeps high, and moves. Knows no device."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escala.model.plan import Precision
+from escala.model.plan import Plans, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,27 @@ RECIPES: Final = (
 def compute_bytes(codes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Bytes of one number that is computed and sent, for precision codes."""
     return np.array([each.compute_bytes for each in RECIPES], np.float64)[codes]
+
+
+def wide_share(plans: Plans, layers: int) -> NDArray[np.float64]:
+    """Share of the layers of a rank that a scaled recipe leaves in 16 bit: wide layers * stages / layers.
+
+    They are all on the stage of one end, which sets the pace, as far as they have room there. 0 for formats
+    that are not scaled.
+    """
+    share = np.minimum(plans.wide_layers * plans.pp / max(layers, 1), 1.0)
+    return np.where(is_scaled(plans.precision), share, 0.0)
+
+
+def in_sixteen_bit(plans: Plans) -> Plans:
+    """The same plans without scaled recipes."""
+    plain = np.where(is_scaled(plans.precision), int(Precision.BF16), plans.precision)
+    return replace(plans, precision=plain)
+
+
+def is_scaled(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether precision codes are scaled recipes."""
+    return np.array([each.is_scaled for each in RECIPES], np.bool_)[codes]
 
 
 def recipe(precision: Precision | int) -> PrecisionRecipe:

@@ -28,6 +28,7 @@ from escala.model.precision import RECIPES, recipe
 from escala.model.problem import Problem
 from escala.model.traced import format_codes, was_not_seen
 from escala.model.traces import Traced
+from escala.model.workload import Batching
 
 
 class Reject(IntFlag):
@@ -58,12 +59,16 @@ class Reject(IntFlag):
     LOCAL_STEPS = 1 << 24
     LOCAL_FRAGMENTS = 1 << 25
     MIXER_HEADS = 1 << 26
+    CONTEXT_DYNAMIC = 1 << 27
     SITE_POWER = 1 << 21
     MEMORY = 1 << 22
     TRACED = 1 << 40
     TRACED_FORMAT = 1 << 41
 
 
+DYNAMIC_CP: Final = "dynamic-cp"
+DEALT: Final = (Batching.FULL, Batching.MASKED)
+"""Rows whose sequences dynamic context parallelism can share by length."""
 REASONS: Final[dict[Reject, str]] = {
     Reject.DEVICES: "dp x tp x pp x cp is not the number of devices",
     Reject.BATCH: "dp x micro-batch x micro-batches is not the global batch",
@@ -90,6 +95,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.LOCAL_STEPS: "local steps need replicas: zero 0 with cp 1, or HSDP, with all experts in each",
     Reject.LOCAL_FRAGMENTS: "overlaps and fragments need more local steps, each fragment a layer",
     Reject.MIXER_HEADS: "tp does not divide the key heads of a recurrent mixer, or tp x cp not its heads",
+    Reject.CONTEXT_DYNAMIC: "dynamic context parallelism shares documents of masked rows, not padded ones",
     Reject.SITE_POWER: "the devices draw more than the site or rack allows",
     Reject.MEMORY: "does not fit in device memory",
     Reject.TRACED: "a traced module is replicated or sharded as it ran: its parts are not known to be split, "
@@ -179,6 +185,7 @@ def _context(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
         Reject.CONTEXT_SPLIT: active & (problem.workload.sequence_tokens % (2 * plans.cp) != 0),
         Reject.CONTEXT_HEADS: ulysses & _not_dividing(plans.cp * plans.tp, kv_heads),
         Reject.CONTEXT_KIND: active & (not one_stream),
+        Reject.CONTEXT_DYNAMIC: (plans.dynamic_cp == 1) & (problem.workload.lengths.batching not in DEALT),
     }
 
 
@@ -251,6 +258,8 @@ def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     broken = np.zeros(len(plans), np.bool_)
     for ability in problem.engine.lacks:
         broken |= needed[ability]
+    if DYNAMIC_CP not in problem.engine.has:
+        broken |= (plans.dynamic_cp == 1) & (plans.cp > 1)
     unknown = np.zeros(len(plans), np.bool_)
     for ability in set(problem.lacks) - set(problem.engine.lacks):
         unknown |= needed[ability]

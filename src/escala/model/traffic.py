@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from escala.model.columns import F64, I64, Bool
+from escala.model.lengths import dynamic_share
 from escala.model.matmuls import LayerWork, Shape
 from escala.model.mixers import exchanged_numbers
 from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Stack
@@ -119,7 +120,7 @@ def context_parallel_s(problem: Problem, plans: Plans, block: Block, shape: Shap
             plans.cp_kind == ContextKind.ULYSSES, link.exchange_s(local_bytes), link.gather_s(whole_bytes)
         )
         total_s = total_s + sent_s
-    once_s = total_s * problem.engine.time.context_exposed
+    once_s = total_s * problem.engine.time.context_exposed * dynamic_share(problem, plans)
     return Sides(forward_s=once_s, backward_s=2.0 * once_s)
 
 

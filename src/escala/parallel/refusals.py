@@ -25,12 +25,20 @@ def refuse_impossible(
         expert_reasons(module, parts, plan),
         context_reasons(module, parts, plan),
         composition_reasons(plan),
+        _planned_only(plan),
         _compressions(plan, compression),
         _adapters(module, plan),
     )
     for reasons in found:
         for reason in reasons:
             raise InvalidInput(f"the plan cannot be run: {reason}")
+
+
+def _planned_only(plan: Plan) -> Iterator[str]:
+    if plan.dynamic_cp and plan.cp > 1:
+        yield "context ranks share every sequence alike; set dynamic_cp to false"
+    if plan.wide_layers:
+        yield "all layers are in one format; set wide_layers to 0"
 
 
 def _compressions(plan: Plan, compression: Compression) -> Iterator[str]:

@@ -3,10 +3,10 @@
 from typing import Final
 
 from escala.errors import InvalidInput
-from escala.model.plan import Precision
+from escala.model.plan import Plan, Precision
 from escala.model.precision import recipe
 from escala.model.problem import Problem
-from escala.model.rejects import has_units
+from escala.model.rejects import DEALT, DYNAMIC_CP, REASONS, Reject, has_units
 from escala.model.workload import Method, OptimizerKind, Phase
 
 PLANNED_METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA, Method.QLORA)
@@ -21,6 +21,19 @@ def refuse_unplanned(problem: Problem, precision: Precision) -> None:
     if not has_units(chip, precision):
         able = [recipe(code).name for code in Precision if has_units(chip, code)]
         raise InvalidInput(f"{chip.name} has no unit for {recipe(precision).name}; choose {', '.join(able)}")
+
+
+def refuse_unable(problem: Problem, plain: Plan) -> None:
+    """Raise InvalidInput for what all plans are asked to have and none can."""
+    if plain.dynamic_cp and DYNAMIC_CP not in problem.engine.has:
+        raise InvalidInput(
+            f"engine {problem.engine.name} has no dynamic context parallelism; choose --engine megatron-core"
+        )
+    if plain.dynamic_cp and problem.workload.lengths.batching not in DEALT:
+        raise InvalidInput(f"{REASONS[Reject.CONTEXT_DYNAMIC]}; give --batching masked")
+    if plain.wide_layers and not recipe(plain.precision).is_scaled:
+        name = recipe(plain.precision).name
+        raise InvalidInput(f"wide_layers leaves layers of a scaled recipe in 16 bit; {name} is none")
 
 
 def _refuse_workload(problem: Problem) -> None:

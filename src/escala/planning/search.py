@@ -22,7 +22,7 @@ from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import REASONS, Reject, draws_too_much
-from escala.planning.checks import refuse_unplanned
+from escala.planning.checks import refuse_unable, refuse_unplanned
 from escala.planning.frontier import CHUNK_ROWS, Frontier, Ways
 from escala.planning.pool import Pool, first_of_each, layout_keys
 from escala.planning.rows import Rows
@@ -86,6 +86,7 @@ def search(
     """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits."""
     narrowed = limits or SpaceLimits()
     refuse_unplanned(problem, narrowed.precision)
+    refuse_unable(problem, narrowed.plain)
     if objective is Objective.ENERGY and problem.accelerator.power_w is None:
         chip = problem.accelerator.name
         raise InvalidInput(f"the power of {chip} is not known; rank by time or cost instead")

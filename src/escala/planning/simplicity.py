@@ -32,6 +32,7 @@ POINTS: Final = {
     "fused-loss": 1,
     "local-steps": 3,
     "streamed": 1,
+    "dynamic-cp": 1,
 }
 
 
@@ -58,6 +59,7 @@ def complexity(plans: Plans) -> I64:
         "compile": plans.compile != Compile.OFF,
         "fused-loss": plans.fused_loss == 1,
         "local-steps": plans.local_steps > 1,
+        "dynamic-cp": (plans.dynamic_cp == 1) & (plans.cp > 1),
         "streamed": (plans.local_fragments > 1) | (plans.local_overlap_steps > 0),
     }
     total = np.zeros(len(plans), np.int64)
@@ -119,7 +121,8 @@ def describe(plan: Plan) -> str:
     if plan.tp > 1:
         parts.append(f"TP {plan.tp}" + (" + SP" if plan.sp else ""))
     if plan.cp > 1:
-        parts.append(f"CP {plan.cp} ({plan.cp_kind.name.lower().replace('_', '-')})")
+        kind = plan.cp_kind.name.lower().replace("_", "-")
+        parts.append(f"CP {plan.cp} ({kind}{', dynamic' if plan.dynamic_cp else ''})")
     if plan.pp > 1:
         parts.append(f"PP {plan.pp} ({_schedule(plan)})")
     tail = [" × ".join(part for part in parts if part) or "1 device"]
@@ -170,6 +173,7 @@ def _extras(plan: Plan) -> list[str]:
         extras.append(f"{plan.recompute.name.lower()} recompute")
     extras += ["compile"] if plan.compile is not Compile.OFF else []
     extras += ["fused loss"] if plan.fused_loss else []
+    extras += [f"{plan.wide_layers} layers in 16 bit"] if plan.wide_layers else []
     extras += [_local(plan)] if plan.local_steps > 1 else []
     extras += [f"order {plan.placement}"] if plan.placement != "tp-cp-dp-pp" else []
     return extras

@@ -34,7 +34,9 @@ MAX_SAMPLES: Final = 1024
 MIN_CONTEXT_TOKENS: Final = 1024
 PROCESSOR: Final = "cpu"
 LOCAL: Final = ("local_steps", "local_wire", "local_fragments", "local_overlap_steps")
-"""How replicas train alone: fields of which the search takes one value for all plans."""
+"""How replicas train alone."""
+ALONE: Final = (*LOCAL, "dynamic_cp", "wide_layers")
+"""Fields of which the search takes one value for all plans, if it is asked for."""
 Pipelines: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
@@ -51,10 +53,11 @@ class SpaceLimits:
 
     @property
     def plain(self) -> Plan:
-        """What all plans have in common: the precision, and local steps where they are asked for."""
-        chosen: dict[str, Any] = {name: self.fixed[name][0] for name in LOCAL if name in self.fixed}
+        """What all plans have in common: the precision, and what is asked for of the fields alone."""
+        chosen: dict[str, Any] = {name: self.fixed[name][0] for name in ALONE if name in self.fixed}
         wire = LocalWire(chosen.pop("local_wire", LocalWire.FP32))
-        return replace(Plan(precision=self.precision, local_wire=wire), **chosen)
+        is_dynamic = bool(chosen.pop("dynamic_cp", False))
+        return replace(Plan(precision=self.precision, local_wire=wire, dynamic_cp=is_dynamic), **chosen)
 
     def keep(self, name: str, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a field that stay."""

@@ -9,7 +9,7 @@ from escala.catalog.loader import shown
 from escala.errors import InvalidInput, spoken, unknown
 from escala.model.plan import CHOICES, FLAGS, PLACEMENTS, Plan
 from escala.planning.search import Objective
-from escala.planning.space import LOCAL
+from escala.planning.space import ALONE
 
 FIXABLE: Final = (
     "dp",
@@ -31,10 +31,10 @@ FIXABLE: Final = (
     "recompute",
     "compile",
     "fused_loss",
-    *LOCAL,
+    *ALONE,
 )
 """Fields that the search chooses, and that a person may narrow."""
-_FROM_ZERO: Final = ("zero", "recompute_layers", "stage_layers", "local_overlap_steps")
+_FROM_ZERO: Final = ("zero", "recompute_layers", "stage_layers", "local_overlap_steps", "wide_layers")
 MOST: Final = 1_000_000_000
 MOST_FIXED: Final = 1_000_000
 _SHORT: Final = {"one-f-one-b": "1f1b"}
@@ -183,7 +183,7 @@ def narrowed(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
                 raise _unfixable(key, text)
             name = key
             fixed[key] = (*fixed.get(key, ()), code_of(key, value))
-    for key in LOCAL:
+    for key in ALONE:
         if len(fixed.get(key, ())) > 1:
             raise InvalidInput(f"--fix {key} takes one value for all plans; ask for the others apart")
     return fixed

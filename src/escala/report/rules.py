@@ -30,6 +30,7 @@ HINTS: Final = {
     Reject.NOT_PLANNED: "set offload_* to none",
     Reject.LOCAL_STEPS: "set local_steps to 1, or zero to 0 and cp to 1",
     Reject.LOCAL_FRAGMENTS: "set local_fragments to 1 and local_overlap_steps to 0, or raise local_steps",
+    Reject.CONTEXT_DYNAMIC: "set dynamic_cp to false, or plan with --batching masked",
     Reject.SITE_POWER: "take fewer devices, or raise the limit of the site",
 }
 TENSOR: Final = Reject.TENSOR_HEADS | Reject.TENSOR_KV_HEADS | Reject.TENSOR_WIDTH
