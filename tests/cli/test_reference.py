@@ -45,6 +45,7 @@ from escala.report import (
     doctor,
     emit_view,
     explain_view,
+    load_view,
     operations_view,
     reasoning,
     trace_view,
@@ -64,7 +65,7 @@ COMMANDS = commands_of(click.Context(cli))
 Empty = IntEnum("Empty", [])
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 MODULES = (
-    *(answer, reasoning, emit_view, explain_view, catalog_view, compare_view),
+    *(answer, reasoning, emit_view, explain_view, catalog_view, compare_view, load_view),
     *(doctor, validate_view, operations_view),
     *(trace_view, beside),
     check_answer,

@@ -8,7 +8,7 @@ from escala.model.estimate import Estimate, estimate
 from escala.model.memory import Verdict
 from escala.model.network import Attention, Experts, Mixer
 from escala.model.operations import with_twice_the_arithmetic, with_twice_the_memory_speed
-from escala.model.plan import Plan, Plans, Schedule
+from escala.model.plan import Dispatcher, Plan, Plans, Schedule
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe, parts_of
 
@@ -86,6 +86,10 @@ def _steps(problem: Problem, plan: Plan) -> Iterator[tuple[str, Plan]]:
             yield f"2 × {axis}, half dp", _half_dp(problem, plan, axis)
     if Experts in kinds:
         yield "2 × ep", replace(plan, ep=2 * plan.ep)
+    if plan.ep > 1:
+        for way in Dispatcher:
+            if way is not plan.dispatcher:
+                yield f"dispatcher {way.name.lower().replace('_', '-')}", replace(plan, dispatcher=way)
     if plan.micro_batches % 2 == 0:
         fewer = replace(plan, micro_batch=2 * plan.micro_batch, micro_batches=plan.micro_batches // 2)
         yield "2 × micro-batch", fewer

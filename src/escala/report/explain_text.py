@@ -25,6 +25,7 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
+from escala.report.load_view import load_words
 from escala.report.measured_text import lacking
 from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, seconds
 from escala.report.reasoning_text import print_full
@@ -155,6 +156,8 @@ def print_memory(console: Console, given: Explained) -> None:
     put(console, "kinds peak in different phases: the need is that of the largest, with slack", indent=2)
     phases: list[Chunk] = [f"{name}{GLUE}{gib(held)}" for name, held in given.memory_phases_bytes.items()]
     hanging(console, "Phases", flow([Text("GiB in use: ").append(phases[0]), *phases[1:]], room(console)))
+    if given.expert_load is not None:
+        hanging(console, "Experts", flow(load_words(given.expert_load), room(console)))
     hanging(console, "Host", flow([f"{gib(given.plan.host_memory_bytes)} GiB a node"], room(console)))
     put(console)
 

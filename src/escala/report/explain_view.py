@@ -18,6 +18,7 @@ from escala.planning.sensitivity import Change, sensitivity
 from escala.planning.simplicity import describe
 from escala.planning.ties import tied_with_first
 from escala.report.answer import CalibrationView, ClusterView, FamilyView, PlanView, WorkloadView
+from escala.report.load_view import ExpertLoadView, expert_load_view
 from escala.report.plan_view import plan_view, terms
 from escala.report.planfile import PlanFile
 from escala.report.problem_view import calibration_view, cluster_view, doubt, workload_view
@@ -103,6 +104,7 @@ class Explained:
     tie_share: float
     calibration: CalibrationView
     doubt: str
+    expert_load: ExpertLoadView | None = None
     reasons: Reasons | None = None
     trace: TraceView | None = None
 
@@ -147,6 +149,7 @@ def explained(file: PlanFile, row: int) -> Explained:
         tie_share=TOLERANCE,
         calibration=calibration_view(problem),
         doubt=doubt(problem, result, 0),
+        expert_load=expert_load_view(problem, plan) if story else None,
         reasons=reasons(problem, plan, file.searched.limits, Told()) if story else None,
     )
 
