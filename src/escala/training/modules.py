@@ -8,10 +8,11 @@ from torch import nn
 from escala.errors import InvalidInput, one_line
 from escala.measurement.job.fault import user_code
 from escala.measurement.job.target import imported, names_function
+from escala.measurement.modules.request import names_in
 from escala.model.network import Network
 from escala.parallel.nets.decoder import Decoder
 
-RETURNS: Final = "a torch.nn.Module, or (module, names of its repeated blocks)"
+RETURNS: Final = "a torch.nn.Module, or (module, names of its repeated blocks, ...)"
 
 
 def built(module: str | None, network: Network, seed: int) -> tuple[nn.Module, tuple[str, ...] | None]:
@@ -41,10 +42,10 @@ def _own(target: str) -> tuple[nn.Module, tuple[str, ...] | None]:
     function = imported(target)
     with user_code(target):
         made: Any = function()
-    module, blocks = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    module, *rest = made if isinstance(made, tuple) and made else (made,)
     if not isinstance(module, nn.Module):
         raise InvalidInput(f"{one_line(target)} returned {type(made).__name__}; return {RETURNS}")
-    return module, None if blocks is None else tuple(blocks)
+    return module, names_in(rest)
 
 
 def facts_of(module: nn.Module, network: Network) -> dict[str, Any]:

@@ -4,19 +4,15 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import nn
-from torch.nn.functional import cross_entropy, max_pool2d
 
 from escala.catalog import assumptions, cluster_for, engine
 from escala.catalog.families import network_from_config
 from escala.errors import InvalidInput
 from escala.measurement.job.fault import UserFault
 from escala.measurement.modules.request import ModuleRequest, shape_of
-from escala.measurement.modules.trace import TracedModule, trace
 from escala.measurement.tracing.software import as_traced
 from escala.model.estimate import estimate
 from escala.model.flops import forward_flop
@@ -28,7 +24,12 @@ from escala.model.traces import Attended, Grows, Product
 from escala.model.workload import Workload
 from escala.planning.search import search
 
+if TYPE_CHECKING:
+    from escala.measurement.modules.trace import TracedModule
+
 pytestmark = pytest.mark.optional
+torch = pytest.importorskip("torch", reason="modules are PyTorch's")
+nn, functional = torch.nn, torch.nn.functional
 HERE = __file__
 TOKENS = 512
 
@@ -36,7 +37,9 @@ TOKENS = 512
 def quiet(_what: str) -> None: ...
 
 
-def traced(name: str, **sizes: Any) -> TracedModule:
+def traced(name: str, **sizes: Any) -> "TracedModule":
+    from escala.measurement.modules.trace import trace
+
     return trace(ModuleRequest(target=f"{HERE}:{name}", **sizes), quiet)
 
 
@@ -62,7 +65,7 @@ def stacked() -> Any:
 
 
 class Stacked(nn.Module):
-    def __init__(self, blocks: nn.ModuleList) -> None:
+    def __init__(self, blocks: "nn.ModuleList") -> None:
         super().__init__()
         self.blocks, self.head = blocks, nn.Linear(32, 5)
 
@@ -87,12 +90,12 @@ class UNet(nn.Module):
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         high = self.down(given)
-        return self.out(torch.cat([self.up(self.low(max_pool2d(high, 2))), high], 1))
+        return self.out(torch.cat([self.up(self.low(functional.max_pool2d(high, 2))), high], 1))
 
 
 def unet() -> Any:
     def loss(module: nn.Module, batch: Any) -> torch.Tensor:
-        return cross_entropy(module(batch[0]), batch[1])
+        return functional.cross_entropy(module(batch[0]), batch[1])
 
     def batch(samples: int) -> Any:
         return torch.zeros(samples, 3, 32, 32), torch.zeros(samples, 32, 32, dtype=torch.long)
@@ -137,6 +140,22 @@ def test_repeated_blocks_are_one_kind_and_the_rest_is_outside():
     assert [block.parts[0].fp32.kept_bytes for block in stack.blocks] == [4 * 32, 0]
     assert stack.outside.parts[0].parameters == 32 * 5 + 5
     assert found.network.wrapped_class == "Linear"
+
+
+def named() -> Any:
+    module = Stacked(nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(3)))
+    return module, ("blocks", "head"), torch.zeros(2, 32), lambda own, given: own(given).square().mean()
+
+
+def profiled() -> Any:
+    module = nn.Linear(8, 8)
+    batches = [torch.zeros(4, 8)]
+    return module, torch.optim.SGD(module.parameters()), batches, lambda own, given: own(given).sum()
+
+
+def test_blocks_may_be_named_and_the_function_may_be_that_of_a_profile():
+    assert [block.name for block in traced("named").network.main.blocks] == ["Linear"] * 3  # 3 + head
+    assert network_parameters(traced("profiled").network).total == 72
 
 
 def test_convolutions_are_products_of_pixels_and_kernels():
@@ -315,7 +334,7 @@ llama, gpt2, bert, vit, resnet, mixtral = (built(name) for name in SIZES)
 
 
 @cache
-def both(name: str) -> tuple[TracedModule, Network, dict[str, Any]]:
+def both(name: str) -> tuple["TracedModule", Network, dict[str, Any]]:
     """What was traced, and the network that the formulas make of the same configuration."""
     keys = json.loads(config_of(name).to_json_string(use_diff=False)) | {"architectures": [SIZES[name][0]]}
     found = traced(name, tokens=TOKENS) if name in TEXT else traced(name)

@@ -13,7 +13,7 @@ from escala.measurement.job.fault import user_code
 from escala.measurement.job.huggingface import HEADS, IMAGE, batch_of
 from escala.measurement.job.request import Sizes
 from escala.measurement.job.target import imported
-from escala.measurement.modules.request import CONTRACT, ModuleRequest
+from escala.measurement.modules.request import CONTRACT, ModuleRequest, names_in
 from escala.measurement.tracing.packing import never_packed
 
 LEFT_OUT: Final = "say what goes in: return (module, inputs), or give --seq TOKENS, or --shape 3,224,224"
@@ -37,12 +37,13 @@ def given_of(request: ModuleRequest) -> Given:
         returned: Any = function()
     never_packed()
     module, *rest = returned if isinstance(returned, tuple) and returned else (returned,)
+    names = names_in(rest) or ()
+    rest = rest[1:] if names else rest
     if not isinstance(module, nn.Module) or len(rest) > 3:
         raise InvalidInput(f"{request.target} returned {_shape(returned)}; {CONTRACT}")
     if len(rest) == 3:  # what escala profile takes: model, optimizer, batches, loss
         with user_code(f"{request.target}, while its first batch was drawn,"):
             rest = [next(iter(rest[1])), rest[2]]
-    names = tuple(rest.pop(0)) if rest and _are_names(rest[0]) else ()
     given = Given(
         request=request,
         module=module,
@@ -132,10 +133,6 @@ def _resized(given: Given, samples: int) -> Any:
         return torch.zeros((samples, *each.shape[1:]), dtype=each.dtype)
 
     return tree_map(resized, given.inputs)
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, tuple | list) and bool(value) and all(isinstance(each, str) for each in value)
 
 
 def _refuse_frozen(given: Given) -> None:

@@ -1,7 +1,8 @@
 """What is asked of a module of one's own: who makes it and what goes into it. Loads no torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from escala.errors import InvalidInput
 from escala.measurement.job.target import names_function
@@ -42,4 +43,13 @@ def shape_of(text: str | None) -> tuple[int, ...] | None:
     return tuple(sizes)
 
 
-__all__ = ["CONTRACT", "ModuleRequest", "names_function", "shape_of"]
+def names_in(rest: Sequence[Any]) -> tuple[str, ...] | None:
+    """Names of repeated blocks, where they stand first behind a module; None where something else does."""
+    first = rest[0] if rest else None
+    are_names = (
+        isinstance(first, tuple | list) and bool(first) and all(isinstance(each, str) for each in first)
+    )
+    return tuple(first) if are_names and first is not None else None
+
+
+__all__ = ["CONTRACT", "ModuleRequest", "names_function", "names_in", "shape_of"]
