@@ -145,7 +145,7 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
     if workload.network.is_image and not able.images:
         yield "networks for images"
     if workload.network.is_traced:
-        yield "a module of your own: run it by escala train plan.json --module, or escala.prepare in your loop"
+        yield "a module of your own: run it by escala train plan.json --module, or by escala.prepare"
     if workload.method not in able.methods:
         yield f"{workload.method}: it trains {_listed(able.methods)}"
     if plan.zero not in able.zero:
