@@ -455,3 +455,45 @@ def test_an_engine_and_a_device_without_published_runs_are_named(run):
 def test_of_a_known_engine_on_a_known_device_nothing_is_noted(run, eight):
     assert json.loads(run("plan", *eight, "--json").out)["calibration"]["notes"] == []
     assert "published runs;" not in run("plan", *eight).out
+
+
+def test_frozen_parts_and_images_are_told_and_written_with_the_plan(run, tmp_path):
+    given = ("plan", "qwen3-vl-2b", "--gpus", "4", "--gpu", "h100-sxm", "--seq", "4096", "--method", "full")
+    file = str(tmp_path / "plan.json")
+    result = run(
+        *given, "--freeze", "vision,layers:0-3", "--images", "2", "--image", "448", "--json", "-o", file
+    )
+
+    work = json.loads(result.out)["workload"]
+    # 2 images of 14 x 14 tokens
+    assert (work["frozen"], work["image_tokens"]) == ("vision,layers:0-3", 392)
+    told = run("explain", file).out
+    assert "frozen vision,layers:0-3" in told
+    assert "392 of images" in told
+    assert run("explain", file, "--json").code == 0
+
+
+def test_one_image_is_assumed_where_nobody_says_what_a_sample_shows(run):
+    result = run("plan", "gemma-3-4b", "--gpus", "8", "--gpu", "h100-sxm", "--json")
+
+    assumed = {each["name"]: each for each in json.loads(result.out)["assumptions"]}
+    assert assumed["images"]["value"] == "1 a sample, 256 tokens of the text"
+    assert assumed["images"]["option"] == "--images"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--freeze", "vison"), "unknown part 'vison'"),
+        (("--image", "3x"), "'3x' is no size of an image; write for example 896x1344"),
+        (("--image", "99999"), "each side is 1 to 65,536"),
+        (("--images", "300"), "take 76,800 of 8,192 tokens"),
+        (("--image", "448"), "scales every image to one size"),
+    ],
+)
+def test_wrong_parts_and_images_are_refused_in_one_line(run, options, message):
+    result = run("plan", "gemma-3-4b", "--gpus", "8", "--gpu", "h100-sxm", *options)
+
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1

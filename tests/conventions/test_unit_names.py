@@ -33,13 +33,14 @@ NAMED = words("after before")
 COUNTS = words(
     """
     batches buckets cables channels choices clients configurations cores count counts devices experts
-    fragments groups heads hops hours inputs keys launches layers levels messages moments nodes norms outputs
+    fragments groups heads hops hours inputs keys launches layers levels maps messages moments nodes norms
+    outputs
     parameters patches pixels positions predictions queries ranks rounds rows samples sharers splits
-    stages steps taps tensors types
+    stages steps streams taps tensors tiles types
     """
 )
 EXTENTS = words(
-    "batch dim hidden inner inside k kernel outer pattern period rank shape stride vocab weights width"
+    "batch dim dims hidden inner inside k kernel outer pattern period rank shape stride vocab weights width"
 )
 
 # Classes in which every number counts the same thing, said once in the class: launches, parameters, pairs.

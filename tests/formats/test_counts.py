@@ -68,7 +68,10 @@ def test_dense_network_is_all_active():
 
 
 def test_every_family_has_a_network_in_the_catalogue():
-    assert {networks.network(name).family for name in networks.names()} == set(FAMILIES)
+    # gemma4_text and llama4_text are the decoders of gemma4 and llama4 alone
+    alone = {"gemma4_text", "llama4_text"}
+
+    assert {networks.network(name).family for name in networks.names()} == set(FAMILIES) - alone
 
 
 @pytest.mark.parametrize("name", networks.names())

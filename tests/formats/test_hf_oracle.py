@@ -45,6 +45,16 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("falcon-7b", {"multi_query": False, "bias": True}),
     ("falcon-7b", {"parallel_attn": False, "alibi": True}),
     ("falcon-40b", {"num_ln_in_parallel_attn": 1}),
+    ("falcon-180b", {"num_hidden_layers": 2, "alibi": True, "bias": True}),
+    ("bloom-560m", {"n_layer": 3, "tie_word_embeddings": False}),
+    ("opt-350m", {"word_embed_proj_dim": 1024, "num_hidden_layers": 2}),
+    ("opt-350m", {"_remove_final_layer_norm": True, "do_layer_norm_before": True}),
+    ("glm-4.5-air", {"use_qk_norm": True, "attention_bias": False, "n_shared_experts": 2}),
+    ("minimax-m2", {"num_key_value_heads": 4, "num_hidden_layers": 3}),
+    ("whisper-tiny", {"architectures": ["WhisperModel"], "decoder_layers": 2, "decoder_ffn_dim": 512}),
+    ("whisper-tiny", {"num_mel_bins": 128, "decoder_attention_heads": 3, "tie_word_embeddings": False}),
+    ("efficientnet-b0", {"architectures": ["EfficientNetModel"]}),
+    ("efficientnet-b1", {"expand_ratios": [1, 4, 4, 4, 4, 4, 4], "squeeze_expansion_ratio": 0.5}),
     ("bert-base", {"architectures": ["BertModel"]}),
     ("bert-base", {"architectures": ["BertForPreTraining"]}),
     ("bert-base", {"architectures": ["BertForSequenceClassification"], "num_labels": 5}),
@@ -80,6 +90,21 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("minimax-text-01", {"num_hidden_layers": 3, "layer_types": None, "head_dim": 96}),
 ]
 
+# The same of a nested table: (catalogued network, table, changes)
+NESTED: list[tuple[str, str, dict[str, Any]]] = [
+    ("qwen3-vl-2b", "vision_config", {"deepstack_visual_indexes": [3], "spatial_merge_size": 3}),
+    ("qwen3-vl-30b-a3b", "text_config", {"decoder_sparse_step": 2, "mlp_only_layers": [1]}),
+    ("mistral-small-3.1-24b", "vision_config", {"num_hidden_layers": 2}),
+    ("llama-4-scout", "text_config", {"num_hidden_layers": 4, "moe_layers": [1, 2], "attention_bias": True}),
+    ("llama-4-scout", "text_config", {"num_hidden_layers": 4, "interleave_moe_layer_step": 3}),
+    ("gemma-4-e2b", "text_config", {"use_double_wide_mlp": False, "num_kv_shared_layers": 15}),
+    ("gemma-4-e2b", "text_config", {"hidden_size_per_layer_input": 0, "attention_bias": True}),
+    ("gemma-4-e2b", "audio_config", {"conv_kernel_size": 3, "num_hidden_layers": 2}),
+    ("gemma-4-26b-a4b", "text_config", {"attention_k_eq_v": False, "num_hidden_layers": 7}),
+    ("gemma-4-31b", "text_config", {"num_global_key_value_heads": 8, "num_hidden_layers": 12}),
+]
+SHAPES_OF = {"kimi_k2": "deepseek_v3"}
+"""Families that are built as another one."""
 ELSEWHERE = ("ling-flash-2.0", "ling-mini-2.0")
 """Networks whose family transformers does not build."""
 
@@ -107,6 +132,7 @@ def built(transformers: Any, config: dict[str, Any]) -> Any:
     keys = copy.deepcopy(config)
     keys.pop("quantization_config", None)  # wraps modules, which changes no shape
     model_type = keys.pop("model_type")
+    model_type = SHAPES_OF.get(model_type, model_type)
     labels = {"num_labels": keys.pop("num_labels")} if "num_labels" in keys else {}
     made = transformers.AutoConfig.for_model(model_type, **keys, **labels)
     with torch.device("meta"):
@@ -136,6 +162,16 @@ def test_catalogued_network_counts_and_is_wrapped_as_in_transformers(transformer
 @pytest.mark.parametrize(("name", "changes"), VARIANTS)
 def test_variant_counts_as_in_transformers(transformers: Any, name: str, changes: dict[str, Any]):
     config = {**networks.config(name), **changes}
+
+    assert ours(config) == counted(built(transformers, config))
+
+
+@pytest.mark.parametrize(("name", "table", "changes"), NESTED)
+def test_variant_of_a_table_counts_as_in_transformers(
+    transformers: Any, name: str, table: str, changes: dict[str, Any]
+):
+    config = dict(networks.config(name))
+    config[table] = {**config[table], **changes}
 
     assert ours(config) == counted(built(transformers, config))
 

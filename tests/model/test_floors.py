@@ -56,7 +56,7 @@ def test_work_bound_by_hand(ideal, llama):
     # round chip, 1e14 FLOP/s reached in full: 3 x forward products, head and masked attention
     problem = ideal(llama(), sequence=1024, batch=8)
     products, _, head = forward_flop(problem.workload.network, 1024)
-    flop = 3.0 * (products + head + masked_attention_flop(problem)) * 8
+    flop = (3.0 * (products + head) + masked_attention_flop(problem)) * 8
 
     found = floors(problem, Plans.of(Plan(micro_batches=8)))
 

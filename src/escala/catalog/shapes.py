@@ -91,9 +91,11 @@ def _attention_rows(stack: Stack) -> Iterator[Row]:
 
 
 def _kind(part: Attention) -> str:
-    if part.kind is AttentionKind.SLIDING and part.window_tokens:
-        return f"sliding over {part.window_tokens:,} tokens"
-    return str(part.kind)
+    shared = {0: ", keys of an earlier layer", 1: ", keys as values"}.get(part.key_value_maps, "")
+    if part.kind in (AttentionKind.SLIDING, AttentionKind.CHUNKED) and part.window_tokens:
+        words = "sliding over" if part.kind is AttentionKind.SLIDING else "in chunks of"
+        return f"{words} {part.window_tokens:,} tokens{shared}"
+    return f"{part.kind}{shared}"
 
 
 def _expert_rows(stack: Stack) -> Iterator[Row]:
@@ -109,13 +111,22 @@ def _end_rows(stack: Stack) -> Iterator[Row]:
     """What goes in and what comes out."""
     head, table = stack.head, stack.embedding
     if stack.tokens is not None and stack.role is not StackRole.CONVOLUTION:
-        yield _number("tokens", stack.tokens, "of one image")
+        yield _number("tokens", stack.tokens, _of_one(stack))
     vocab = table.vocab if table is not None else 0
     if vocab:
         tied = "output tied to it" if head is not None and head.is_tied else ""
         yield _number("vocabulary", vocab, tied)
     if head is not None and head.outputs and head.outputs != vocab and not head.is_tied:
         yield _number("outputs", head.outputs)
+
+
+def _of_one(stack: Stack) -> str:
+    """What a stream of fixed length is made of."""
+    if stack.role is StackRole.PROJECTOR:
+        return "of the text, for one image" if stack.streams_per_sample else "of the text, for one sound"
+    if stack.role is StackRole.VISION:
+        return "of one image" if stack.grid is None or stack.grid.tile_pixels is None else "of one tile"
+    return "of 30 s of sound"
 
 
 def _parts(stack: Stack, kind: type[Kind]) -> list[Kind]:

@@ -11,7 +11,9 @@ from escala.cli.verb import Switch
 
 NUMBER: Final = re.compile(r"[-+]?[\d.,_]+(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 Command = TypeVar("Command", bound=Callable[..., Any])
+PIXELS: Final = re.compile(r"(\d{1,6})(?:[xX×](\d{1,6}))?", re.ASCII)
 MOST_DEVICES: Final = 1_000_000
+MOST_PIXELS: Final = 65_536
 SHORT: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 WHOLE: Final = re.compile(r"[+-]?\d{1,3}([,_]?\d{3})*|[+-]?\d+", re.ASCII)
 
@@ -67,6 +69,26 @@ class Word(click.ParamType):  # type: ignore[type-arg] # only generic from click
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name in small letters."""
         return str(value).strip().lower()
+
+
+class Pixels(click.ParamType):  # type: ignore[type-arg] # only generic from click 8.4 on
+    """Height and width of an image: 896x1344, or 448 for a square."""
+
+    name = "HxW"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """The two numbers, or a refusal that says how they are written."""
+        if isinstance(value, tuple):
+            return value
+        found = PIXELS.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"'{shown(value)}' is no size of an image; write for example 896x1344", param, ctx)
+        height, width = int(found[1]), int(found[2] or found[1])
+        if not 1 <= min(height, width) <= max(height, width) <= MOST_PIXELS:
+            self.fail(f"'{shown(value)}' is out of range; each side is 1 to {MOST_PIXELS:,}", param, ctx)
+        return height, width
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg] # only generic from click 8.4 on
@@ -172,6 +194,14 @@ what_options = stacked(
     click.option(
         "--lora-rank", type=Whole(1, 65536), help="Rank of the adapters, for --method lora or qlora."
     ),
+    click.option(
+        "--freeze",
+        multiple=True,
+        metavar="PART,..",
+        help="Parts that are not trained: vision, projector, embedding, head, layers:0-15.",
+    ),
+    click.option("--images", type=Whole(0, 10_000), help="Images in one sample, for networks with a tower."),
+    click.option("--image", type=Pixels(), metavar="HxW", help="Height and width of an image in pixels."),
     click.option(
         "--optimizer",
         type=Word(),

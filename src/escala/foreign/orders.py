@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from escala.model.freezing import frozen_words
 from escala.model.plan import (
     Compile,
     ContextKind,
@@ -101,6 +102,7 @@ class Abilities:
     local_steps: int = 1
     placements: bool = False
     methods: tuple[Method, ...] = TRAINED
+    freezes: tuple[str, ...] = ()
     images: bool = False
 
 
@@ -148,6 +150,9 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
         yield "a module of your own: run it by escala train plan.json --module, or by escala.prepare"
     if workload.method not in able.methods:
         yield f"{workload.method}: it trains {_listed(able.methods)}"
+    for part in filter(None, frozen_words(workload.network).split(",")):
+        if part not in able.freezes:
+            yield f"frozen {part}: it freezes {_listed(able.freezes) or 'nothing'}"
     if plan.zero not in able.zero:
         yield f"ZeRO stage {plan.zero}: it has {_listed(able.zero)}"
     elif plan.zero == 3 and not plan.reshard and not able.no_reshard:

@@ -4,7 +4,7 @@ Each part says which tensors backward needs; the engine says how its kernels kee
 input, an eager one fp32 copies as well). Checked byte by byte against traces of real modules.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from escala.model.columns import F64, Bool
 from escala.model.efficiency import kernel_of
 from escala.model.engine import AttentionKernel, Autocast, EngineMemory, SelectiveKind
 from escala.model.loads import experts_of, on_bad_draw, on_busiest
-from escala.model.matmuls import Shape
+from escala.model.matmuls import Shape, stack_shape
 from escala.model.mixers import mixer_kept_bytes
 from escala.model.network import (
     Attention,
@@ -22,6 +22,7 @@ from escala.model.network import (
     Convolution,
     Experts,
     FeedForward,
+    Learning,
     Linear,
     Mixer,
     Stack,
@@ -55,11 +56,15 @@ class Kept:
 def kept(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Kept:
     """Activations of one layer: everything, what selective recompute leaves, the checkpoint, the working set.
 
+    A frozen layer with nothing trained before it keeps nothing, another frozen one no inputs of its maps.
     Full recompute keeps the layer's input and, for one layer at a time, everything plus the gradients that
     flow through it (twice the feed-forward and hidden widths). A rank with many layers of experts is hardly
     the busiest in all, but in the one at work it may be.
     """
-    shape = Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
+    if block.learning is Learning.STILL:
+        none = np.zeros(len(plans))
+        return Kept(**{field.name: none for field in fields(Kept)})
+    shape = stack_shape(plans, stack, problem.workload.sequence_tokens)
     seen = traced_part(block)
     if seen is not None:
         return traced_kept(problem, plans, seen, shape)
@@ -132,15 +137,33 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     cast = autocasts(problem, plans)
     norm_bytes = _norm_bytes(problem, block, cast, plans.compile != Compile.OFF)
     total = block.norms * (norm_bytes * stream + 4.0 * shape.split_tokens)
+    total = total + _wide_norm_bytes(problem, plans, block, stack, shape)
     total = total + problem.engine.memory.mask_bytes * stream + _adapter_bytes(problem, block, stack, shape)
     if _quantised_input_bytes(problem) > 2.0:
         total = total + (_quantised_input_bytes(problem) - 2.0) * _inputs(block, stack, shape)
     for part in block.parts:
-        total = total + _input_bytes(problem, part, cast) * inputs
-        total = total + _part(problem, plans, part, stack.hidden, shape)
-        if problem.engine.memory.keeps_scaled_inputs and not drops_inputs(problem):
+        if not drops_inputs(problem, block):
+            total = total + _input_bytes(part, cast) * inputs
+        total = total + _part(problem, plans, part, stack.hidden, shape, drops_inputs(problem, block))
+        if problem.engine.memory.keeps_scaled_inputs and not drops_inputs(problem, block):
             total = total - _saved_by_scaling(plans, part, stack.hidden, shape)
     return np.asarray(total, np.float64)
+
+
+def _wide_norm_bytes(problem: Problem, plans: Plans, block: Block, stack: Stack, shape: Shape) -> F64:
+    """What eager norms keep more when their weight multiplies in fp32: 2 bytes * (norms * hidden + q + k).
+
+    Source: traces of Gemma 4 in transformers 5.24.
+    """
+    if not block.has_wide_norms or is_frozen(problem, block):
+        return np.zeros_like(shape.tokens)
+    heads = sum(
+        part.heads * part.head_dim + part.kv_heads * part.head_dim * (part.key_value_maps > 0)
+        for part in block.parts
+        if isinstance(part, Attention) and part.has_qk_norm
+    )
+    kept_bytes = 2.0 * (block.norms * stack.hidden * shape.split_tokens + heads * shape.tokens / shape.tp)
+    return np.where(plans.compile == Compile.OFF, kept_bytes, 0.0)
 
 
 def _saved_by_scaling(plans: Plans, part: object, hidden: int, shape: Shape) -> F64:
@@ -173,7 +196,7 @@ def _adapter_bytes(problem: Problem, block: Block, stack: Stack, shape: Shape) -
     """
     lora = problem.workload.lora
     total = np.zeros_like(shape.tokens)
-    if lora is None:
+    if lora is None or block.learning is not Learning.TRAINED:
         return total
     targets, hidden = set(lora.targets), shape.split_tokens * stack.hidden
     for part in block.parts:
@@ -207,14 +230,19 @@ def _norm_bytes(problem: Problem, block: Block, cast: Bool, compiled: Bool) -> F
     if block.norm_weights != 1:
         return np.where(cast, 4.0, 2.0)
     memory = problem.engine.memory
-    plain = max(memory.norm_bytes - (2.0 if problem.workload.is_frozen else 0.0), 2.0)
+    plain = max(memory.norm_bytes - (2.0 if is_frozen(problem, block) else 0.0), 2.0)
     eager = np.where(cast, 8.0, plain)
     return np.where(compiled, np.minimum(eager, memory.compiled_norm_bytes), eager)
 
 
-def drops_inputs(problem: Problem) -> bool:
+def is_frozen(problem: Problem, block: Block) -> bool:
+    """True when the weights of a layer get no gradient: those of all with adapters, else those marked."""
+    return problem.workload.is_frozen or block.learning is not Learning.TRAINED
+
+
+def drops_inputs(problem: Problem, block: Block) -> bool:
     """True when linear maps keep no input: frozen weights need none, but some quantised maps keep theirs."""
-    return problem.workload.is_frozen and not _quantised_input_bytes(problem)
+    return is_frozen(problem, block) and not _quantised_input_bytes(problem)
 
 
 def _quantised_input_bytes(problem: Problem) -> float:
@@ -239,9 +267,9 @@ def _out_width(part: Attention | Mixer | FeedForward) -> int:
     return part.values if isinstance(part, Mixer) else part.width
 
 
-def _input_bytes(problem: Problem, part: object, cast: Bool) -> F64:
+def _input_bytes(part: object, cast: Bool) -> F64:
     """Bytes per hidden element kept as the input of the first linear maps; autocast casts it for each map."""
-    if drops_inputs(problem) or not isinstance(part, (Attention, Mixer, FeedForward, Experts)):
+    if not isinstance(part, (Attention, Mixer, FeedForward, Experts)):
         return np.zeros(len(cast))
     if isinstance(part, Mixer):
         return np.full(len(cast), 2.0)  # one map, or maps of one cast input
@@ -249,8 +277,8 @@ def _input_bytes(problem: Problem, part: object, cast: Bool) -> F64:
     return np.where(cast, each, 2.0)
 
 
-def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shape) -> F64:
-    memory, frozen = problem.engine.memory, drops_inputs(problem)
+def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shape, frozen: bool) -> F64:
+    memory = problem.engine.memory
     if isinstance(part, Attention):
         return attention_bytes(problem, part, shape)
     if isinstance(part, Mixer):
@@ -261,7 +289,7 @@ def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shap
         return _experts(memory, plans, part, hidden, shape, frozen)
     if isinstance(part, Convolution):
         # output of the convolution for its norm, normed output for the activation and the next convolution
-        return 2.0 * 2.0 * shape.samples * part.output_pixels * part.outputs
+        return 2.0 * part.kept_outputs * shape.samples * part.output_pixels * part.outputs
     if isinstance(part, Linear):
         return 2.0 * shape.tokens * part.inputs
     return np.zeros_like(shape.tokens)
@@ -279,13 +307,17 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     memory, tokens = problem.engine.memory, shape.tokens / shape.tp
     query = part.heads * part.head_dim
     out = part.heads * part.value_head_dim
-    key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
+    key_value = part.kv_heads * (part.head_dim + part.value_head_dim) * _kept_keys(part, shape)
     low = 2.0 * (part.query_rank + 2 * part.kv_rank + part.rope_head_dim) * shape.split_tokens
     normed = (
         (3.0 * (query + key_value / 2) * 2.0 + 4.0 * (part.heads + part.kv_heads))
         if part.has_qk_norm
         else 0.0
     )
+    if part.has_value_norm:
+        normed = normed + part.kv_heads * (6.0 * part.value_head_dim + 4.0)
+    if part.has_fused_maps:
+        normed = normed + 2.0 * (part.heads + part.kv_heads) * part.head_dim
     extra = (low if part.kv_rank else 0.0) + normed * tokens
     if part.gate_dim:
         extra = extra + 2.0 * (part.heads * part.gate_dim + out) * tokens
@@ -298,9 +330,9 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
         key_value = part.heads * (part.head_dim + part.value_head_dim)
     if is_flash(problem):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
-    expanded = part.heads * (part.head_dim + part.value_head_dim) if memory.expands_kv else key_value
-    window = np.minimum(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
-    scores = score_bytes(problem) * part.heads * window
+    whole = part.heads * (part.head_dim + part.value_head_dim) * (_kept_keys(part, shape) or 1)
+    expanded = whole if memory.expands_kv else key_value
+    scores = score_bytes(problem) * part.heads * _window(part, shape)
     return tokens * (2.0 * query + 2.0 * expanded + 2.0 * out + scores) + extra
 
 
@@ -311,6 +343,19 @@ def _selected_bytes(part: Attention, query: int, out: int) -> float:
         return 2.0 * (query + key_value + out) + 4.0 * part.heads
     low = part.heads * (2 * part.kv_rank + part.rope_head_dim)
     return 2.0 * (query + low + out) + 4.0 * part.heads
+
+
+def _kept_keys(part: Attention, shape: Shape) -> F64 | float:
+    """Tokens whose keys and values a layer keeps, for each of its own: those it reads, or none."""
+    if part.key_value_maps == 0:
+        return 0
+    return 1 if part.source_tokens is None else part.source_tokens / shape.sequence_tokens
+
+
+def _window(part: Attention, shape: Shape) -> F64:
+    """Keys that stand in a row of the scores: those of the stream that is read, at most the window."""
+    length = part.source_tokens or shape.sequence_tokens
+    return np.minimum(length, part.window_tokens or length)
 
 
 def score_bytes(problem: Problem) -> float:
@@ -340,6 +385,8 @@ def _experts(
 ) -> F64:
     """Per routed token: engine bytes * hidden, the inner tensors, 28 bytes of indices; router 4 experts + 16.
 
+    A router in fp32 keeps its input once more, 4 bytes * hidden.
+
     The copy is 2 hidden, its output 2 more unless the gate is applied inside the expert.
     Source: traces of the mixture layers of transformers 5.24, exact to the byte; Megatron-Core, experts.py.
     """
@@ -349,7 +396,8 @@ def _experts(
     inner = routed * (memory.routed_bytes * inside + 2.0 * tensors * part.width / shape.etp + 28.0)
     shared = 2.0 * tensors * part.shared_width * shape.tokens / shape.tp
     latent = 2.0 * 2.0 * part.latent_dim * shape.split_tokens
-    return inner + shared + latent + shape.split_tokens * (4.0 * part.experts + 16.0)
+    wide = 4.0 * hidden * (part.has_wide_router and not frozen)
+    return inner + shared + latent + shape.split_tokens * (4.0 * part.experts + 16.0 + wide)
 
 
 def _selective(problem: Problem, stack: Stack, block: Block, shape: Shape, whole: F64, wide: F64) -> F64:
@@ -363,8 +411,7 @@ def _score_bytes(problem: Problem, block: Block, shape: Shape) -> F64:
     total = np.zeros_like(shape.tokens)
     for part in block.parts:
         if isinstance(part, Attention) and not is_flash(problem):
-            window = np.minimum(shape.sequence_tokens, part.window_tokens or shape.sequence_tokens)
-            elements = part.heads * window * shape.tokens / shape.tp
+            elements = part.heads * _window(part, shape) * shape.tokens / shape.tp
             total = total + score_bytes(problem) * elements
     return total
 

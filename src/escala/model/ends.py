@@ -23,7 +23,6 @@ def head_s(problem: Problem, plans: Plans) -> F64:
     total = np.zeros(len(plans))
     speed = linear_flop_per_s(problem, plans.precision, is_high=True)
     width = compute_bytes(plans.precision)
-    backward = 1.0 if problem.workload.is_frozen else 2.0
     for stack in problem.workload.network.stacks:
         head = stack.head
         if stack.outside is not None:
@@ -35,6 +34,7 @@ def head_s(problem: Problem, plans: Plans) -> F64:
         matmul = Matmul(rows=rows, inner=ones * stack.hidden, outer=head.outputs / plans.tp, count=ones)
         logits_bytes = problem.assumptions.loss_pass_bytes * rows * head.outputs / plans.tp
         product_s = matmul_s(problem, matmul, speed, width)
+        backward = 1.0 if problem.workload.is_frozen or head.is_frozen else 2.0
         total = total + product_s * (1.0 + backward) + pass_s(problem, logits_bytes)
     return total
 
@@ -58,6 +58,7 @@ def embedding_s(problem: Problem, plans: Plans) -> F64:
     for stack in problem.workload.network.stacks:
         if stack.embedding is not None and stack.outside is None:
             row = float(stack.tokens or problem.workload.sequence_tokens)
-            tokens = plans.micro_batch * row / plans.cp * timed_share(problem, plans, stack)
+            streams = plans.micro_batch * stack.streams_per_sample
+            tokens = streams * row / plans.cp * timed_share(problem, plans, stack)
             total = total + pass_s(problem, known.embedding_pass_bytes * tokens * stack.hidden)
     return total

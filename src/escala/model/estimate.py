@@ -18,6 +18,7 @@ from escala.model.layers import (
     Compute,
     LayerTime,
     compute,
+    idle_time,
     layer_time,
 )
 from escala.model.memory import (
@@ -147,6 +148,9 @@ def _timed_rows(problem: Problem, plans: Plans, wires: Wires) -> list[LayerTime]
     few = plans.take(first)
     times = []
     for stack, block in kinds(problem.workload.network):
+        if not stack.streams_per_sample:
+            times.append(idle_time(len(plans)))
+            continue
         own = _spread(compute(problem, few, stack, block), shaped)
         times.append(layer_time(problem, plans, stack, block, own, wires))
     return times

@@ -13,9 +13,10 @@ from escala.model.columns import F64, I64
 from escala.model.efficiency import linear_flop_per_s
 from escala.model.ends import embedding_s, head_s
 from escala.model.estimate import deal, timed_layers
-from escala.model.flops import forward_flop
+from escala.model.flops import forward_by_learning, head_flop
 from escala.model.layers import matmul_backward_ratio
-from escala.model.matmuls import Shape, layer_work
+from escala.model.matmuls import layer_work, stack_shape
+from escala.model.network import Learning
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.replicas import gathers_per_step, layer_traffic, replica_traffic
@@ -68,22 +69,30 @@ def work_s(problem: Problem, plans: Plans) -> F64:
     Source: Brent 1974 (The Parallel Evaluation of General Arithmetic Expressions), lemma 2.
     """
     work = problem.workload
-    products, _, head = forward_flop(work.network, work.sequence_tokens)
-    once = 1.0 + np.minimum(matmul_backward_ratio(problem), 2.0)
+    groups = forward_by_learning(work.network, work.sequence_tokens)
+    products = sum(group[0] * _passes(problem, learning) for learning, group in groups.items())
+    trained, frozen = head_flop(work.network, work.sequence_tokens)
     plain, high = (linear_flop_per_s(problem, plans.precision, is_high=each) for each in (False, True))
-    high_flop = head * (2.0 if work.is_frozen else 3.0)
+    high_flop = trained * (2.0 if work.is_frozen else 3.0) + frozen * 2.0
     if problem.accelerator.operations is None:
-        high_flop += 3.0 * masked_attention_flop(problem)
-    one_s = products * once / plain + high_flop / high
+        high_flop += masked_attention_flop(problem)
+    one_s = products / plain + high_flop / high
     return np.asarray(work.global_batch * one_s / plans.devices, np.float64)
 
 
+def _passes(problem: Problem, learning: Learning) -> float:
+    return 1.0 + float(np.minimum(matmul_backward_ratio(problem, learning), 2.0))
+
+
 def masked_attention_flop(problem: Problem) -> float:
-    """Forward work of all attention cores on one sample, keys that the mask hides left out."""
+    """Work of all attention cores on one sample, 3 * forward, keys that the mask hides left out.
+
+    Forward alone in frozen layers with nothing trained before them.
+    """
     one, total = Plans.of(Plan()), 0.0
     for stack, block in kinds(problem.workload.network):
-        shape = Shape.of(one, stack.tokens or problem.workload.sequence_tokens)
-        count = stack.count(stack.blocks.index(block))
+        shape = stack_shape(one, stack, problem.workload.sequence_tokens)
+        count = stack.count(stack.blocks.index(block)) * (1.0 if block.learning is Learning.STILL else 3.0)
         total += count * sum(float(core.flop[0]) for core in layer_work(block, stack, shape).cores)
     return total
 

@@ -13,8 +13,8 @@ import numpy as np
 from escala.model.cluster import Accelerator
 from escala.model.columns import F64
 from escala.model.lengths import useful_shares
-from escala.model.matmuls import Core, LayerWork, Shape, layer_work
-from escala.model.network import Network
+from escala.model.matmuls import Core, LayerWork, layer_work, stack_shape
+from escala.model.network import Learning, Network
 from escala.model.plan import Plan, Plans, Precision, Recompute
 from escala.model.precision import recipe
 from escala.model.problem import Problem
@@ -30,38 +30,55 @@ def forward_flop(network: Network, sequence_tokens: int) -> tuple[float, float, 
 
     Scans of recurrent mixers count as attention, and so do the scores that select keys.
     """
-    products = attention = head = 0.0
-    for count, work in _layers(network, sequence_tokens):
+    groups = forward_by_learning(network, sequence_tokens)
+    products, attention = (sum(group[side] for group in groups.values()) for side in (0, 1))
+    return products, attention, sum(head_flop(network, sequence_tokens))
+
+
+def forward_by_learning(network: Network, sequence_tokens: int) -> dict[Learning, tuple[float, float]]:
+    """Forward work of the layers of one sample, trained and frozen apart: products and attention."""
+    found = dict.fromkeys(Learning, (0.0, 0.0))
+    for learning, count, work in _layers(network, sequence_tokens):
+        products, attention = found[learning]
         products += count * sum(float(m.flop[0]) for m in work.matmuls)
         attention += count * sum(_full(core) for core in work.cores)
         attention += count * sum(float(scan.flop[0]) for scan in work.scans)
+        found[learning] = products, attention
+    return found
+
+
+def head_flop(network: Network, sequence_tokens: int) -> tuple[float, float]:
+    """Forward work of the heads of one sample: 2 * tokens * hidden * outputs; trained ones, frozen ones."""
+    found = [0.0, 0.0]
     for stack in network.stacks:
         if stack.head is not None:
             tokens = float(stack.tokens or sequence_tokens) if stack.head.is_per_token else 1.0
-            head += 2.0 * tokens * stack.hidden * stack.head.outputs * stack.head.predictions
+            tokens = tokens * stack.streams_per_sample
+            flop = 2.0 * tokens * stack.hidden * stack.head.outputs * stack.head.predictions
+            found[stack.head.is_frozen] += flop
         seen = None if stack.outside is None else traced_part(stack.outside)
-        head += 0.0 if seen is None else seen.flop
-    return products, attention, head
+        found[0] += 0.0 if seen is None else seen.flop
+    return found[0], found[1]
 
 
 def selection_flop(network: Network, sequence_tokens: int) -> float:
     """Forward work of one sample that selects keys, which has no backward: scores of indexers, unmasked."""
-    every = _layers(network, sequence_tokens)
-    return sum(n * sum(_full(core) for core in work.cores if core.is_forward_only) for n, work in every)
+    every = (each for each in _layers(network, sequence_tokens) if each[0] is not Learning.STILL)
+    return sum(n * sum(_full(core) for core in work.cores if core.is_forward_only) for _, n, work in every)
 
 
-def _layers(network: Network, sequence_tokens: int) -> Iterator[tuple[int, LayerWork]]:
+def _layers(network: Network, sequence_tokens: int) -> Iterator[tuple[Learning, int, LayerWork]]:
     one = Plans.of(Plan())
     for stack, block in kinds(network):
-        shape = Shape.of(one, stack.tokens or sequence_tokens)
-        yield stack.count(stack.blocks.index(block)), layer_work(block, stack, shape)
+        work = layer_work(block, stack, stack_shape(one, stack, sequence_tokens))
+        yield block.learning, stack.count(stack.blocks.index(block)), work
 
 
-def useful_forward_flop(workload: Workload) -> tuple[float, float, float]:
-    """Forward work of one row without padding and masked documents: by kind, times its useful share."""
-    products, attention, head = forward_flop(workload.network, workload.sequence_tokens)
+def useful_by_learning(workload: Workload) -> dict[Learning, tuple[float, float]]:
+    """Forward work of one row without padding and masked documents: of layers, times its useful share."""
     of_products, of_attention = useful_shares(workload)
-    return of_products * products, of_attention * attention, of_products * head
+    groups = forward_by_learning(workload.network, workload.sequence_tokens)
+    return {kind: (of_products * each[0], of_attention * each[1]) for kind, each in groups.items()}
 
 
 def _full(core: Core) -> float:
@@ -70,20 +87,29 @@ def _full(core: Core) -> float:
 
 
 def work_by_kind(workload: Workload) -> dict[str, float]:
-    """Model FLOP of one step by the term that does them: 3 * forward, 2 * when weights are frozen.
+    """Model FLOP of one step by the term that does them: 3 * forward, 2 * products of frozen weights.
 
-    What selects keys is done once.
+    With adapters 2 * all. Frozen layers with nothing trained before them 1 * forward, as what selects keys.
     """
-    passes = (2.0 if workload.is_frozen else 3.0) * workload.global_batch
-    products, attention, head = useful_forward_flop(workload)
-    once = (passes - workload.global_batch) * selection_flop(workload.network, workload.sequence_tokens)
-    once = once * useful_shares(workload)[1]
-    attended = passes * attention - once
-    return {"matmul_s": passes * products, "attention_s": attended, "head_s": passes * head}
+    batch = workload.global_batch
+    trained = (2.0 if workload.is_frozen else 3.0) * batch
+    passes = {
+        Learning.TRAINED: (trained, trained),
+        Learning.PASSED: (2.0 * batch, trained),
+        Learning.STILL: (1.0 * batch, 1.0 * batch),
+    }
+    groups, (of_products, of_attention) = useful_by_learning(workload), useful_shares(workload)
+    products, attention = (
+        sum(times[side] * groups[kind][side] for kind, times in passes.items()) for side in (0, 1)
+    )
+    once = (trained - batch) * selection_flop(workload.network, workload.sequence_tokens) * of_attention
+    heads = head_flop(workload.network, workload.sequence_tokens)
+    head = trained * (of_products * heads[0]) + 2.0 * batch * (of_products * heads[1])
+    return {"matmul_s": products, "attention_s": attention - once, "head_s": head}
 
 
 def model_flop(workload: Workload) -> float:
-    """Work of one step that the network asks for: 3 * forward * global batch, 2 * when frozen."""
+    """Work of one step that the network asks for: 3 * forward * global batch, less for frozen weights."""
     return sum(work_by_kind(workload).values())
 
 
@@ -93,12 +119,13 @@ def hardware_flop(workload: Workload, plans: Plans) -> F64:
     Selective recompute repeats cheap operators or attention only; it is not counted. Shape (n,).
     Source: Korthikanti 2022, appendix A (hardware FLOP).
     """
-    products, attention, _ = useful_forward_flop(workload)
+    groups = useful_by_learning(workload)
+    again = [sum(groups[kind]) for kind in (Learning.TRAINED, Learning.PASSED)]
     per_rank = np.maximum(workload.network.layers / plans.pp, 1.0)
     some = np.minimum(plans.recompute_layers / per_rank, 1.0)
     share = np.where(plans.recompute == Recompute.FIRST_LAYERS, some, 0.0)
     share = np.where(plans.recompute == Recompute.FULL, 1.0, share)
-    return model_flop(workload) + share * (products + attention) * workload.global_batch
+    return model_flop(workload) + share * sum(again) * workload.global_batch
 
 
 def utilisation(flop: F64 | float, step_s: F64, devices: F64, peak_flop_per_s: float) -> F64:

@@ -3,7 +3,7 @@
 Computed once per distinct row of the columns that matter to a layer (`LAYER_COLUMNS`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -29,7 +29,7 @@ from escala.model.engine import AttentionKernel, SelectiveKind
 from escala.model.lengths import timed_shape
 from escala.model.loads import on_busiest
 from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
-from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Stack
+from escala.model.network import Attention, Block, Experts, FeedForward, Learning, Mixer, Stack
 from escala.model.operations import LAYER_LAUNCHES, RMS_NORM_PASSES
 from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
@@ -102,7 +102,8 @@ def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compu
     """Matrix products, attention, memory passes, routing and CPU dispatch of one layer."""
     shape = on_busiest(problem, plans, block, timed_shape(problem, plans, stack))
     work = layer_work(block, stack, shape)
-    matmul, core = _matmul(problem, plans, work), _attention(problem, plans, work)
+    matmul = _matmul(problem, plans, work, block.learning)
+    core = _attention(problem, plans, work)
     return Compute(
         matmul_forward_s=matmul.forward_s,
         matmul_backward_s=matmul.backward_s,
@@ -120,31 +121,33 @@ def layer_time(
 ) -> LayerTime:
     """Seconds of one layer: soft maximum of device time and CPU dispatch, forward and backward.
 
-    On a processor that was timed: the sum.
+    On a processor that was timed: the sum. A frozen layer with nothing trained before it has no backward.
     Device time = matrix products + attention + memory passes + routing + exposed communication. Memory passes
     lie half in forward, routing and launches on distributed tensors a third.
     """
+    back = 0.0 if block.learning is Learning.STILL else 1.0
     shape = timed_shape(problem, plans, stack)
-    tensor = tensor_parallel_s(problem, plans, stack, block, shape, wires.tensor)
-    context = context_parallel_s(problem, plans, block, shape, wires.context)
+    tensor = _sides(tensor_parallel_s(problem, plans, stack, block, shape, wires.tensor), back)
+    context = _sides(context_parallel_s(problem, plans, block, shape, wires.context), back)
     busiest = layer_work(block, stack, on_busiest(problem, plans, block, shape))
-    expert = expert_parallel_s(problem, plans, busiest, wires)
+    expert = _sides(expert_parallel_s(problem, plans, busiest, wires), back)
     passes_forward_s = own.elementwise_s / 2 + own.routing_s / 3
-    passes_backward_s = own.elementwise_s / 2 + own.routing_s * 2 / 3
+    passes_backward_s = (own.elementwise_s / 2 + own.routing_s * 2 / 3) * back
     device_forward_s = own.matmul_forward_s + own.attention_forward_s + passes_forward_s
     device_forward_s = device_forward_s + tensor.forward_s + context.forward_s + expert.forward_s
-    device_backward_s = own.matmul_backward_s + own.attention_backward_s + passes_backward_s
+    attention_backward_s = own.attention_backward_s * back
+    device_backward_s = own.matmul_backward_s + attention_backward_s + passes_backward_s
     device_backward_s = device_backward_s + tensor.backward_s + context.backward_s + expert.backward_s
     # a processor launches and works by turns: a soft maximum of power 1 is the sum
     norm = problem.assumptions.dispatch_norm if problem.accelerator.operations is None else 1.0
     ratio = problem.engine.time.dispatch_backward_ratio
     forward_s = soft_maximum(device_forward_s, own.floor_s + own.distributed_s / 3, norm)
-    backward_s = soft_maximum(device_backward_s, own.floor_s * ratio + own.distributed_s * 2 / 3, norm)
+    backward_s = back * soft_maximum(device_backward_s, own.floor_s * ratio + own.distributed_s * 2 / 3, norm)
     return LayerTime(
         matmul_s=own.matmul_forward_s + own.matmul_backward_s,
-        attention_s=own.attention_forward_s + own.attention_backward_s,
-        elementwise_s=own.elementwise_s,
-        routing_s=own.routing_s,
+        attention_s=own.attention_forward_s + attention_backward_s,
+        elementwise_s=own.elementwise_s * ((1.0 + back) / 2.0),
+        routing_s=own.routing_s * ((1.0 + 2.0 * back) / 3.0),
         tensor_parallel_s=tensor.forward_s + tensor.backward_s,
         context_parallel_s=context.forward_s + context.backward_s,
         expert_parallel_s=expert.forward_s + expert.backward_s,
@@ -152,9 +155,18 @@ def layer_time(
         dispatch_s=np.maximum(forward_s + backward_s - device_forward_s - device_backward_s, 0.0),
         forward_s=forward_s,
         backward_s=backward_s,
-        recompute_full_s=_again_s(problem, device_forward_s, tensor, expert, own, forward_s),
-        recompute_selective_s=recompute_s(problem, own),
+        recompute_full_s=back * _again_s(problem, device_forward_s, tensor, expert, own, forward_s),
+        recompute_selective_s=back * recompute_s(problem, own),
     )
+
+
+def _sides(sides: Sides, back: float) -> Sides:
+    return Sides(forward_s=sides.forward_s, backward_s=sides.backward_s * back)
+
+
+def idle_time(rows: int) -> LayerTime:
+    """A layer of a tower that a sample does not use takes no time."""
+    return LayerTime(**{field.name: np.zeros(rows) for field in fields(LayerTime)})
 
 
 def _again_s(
@@ -198,14 +210,15 @@ def _softmax_ratio(problem: Problem, plans: Plans, cores: list[Core]) -> F64:
     return np.where(all_fit, 1.0, problem.assumptions.unfused_dispatch_ratio)
 
 
-def _matmul(problem: Problem, plans: Plans, work: LayerWork) -> Sides:
+def _matmul(problem: Problem, plans: Plans, work: LayerWork, learning: Learning) -> Sides:
     speed = linear_flop_per_s(problem, plans.precision)
     width = np.array([recipe.linear_bytes for recipe in RECIPES])[plans.precision]
     parts = (_product_s(problem, m, speed, width) for m in work.matmuls)
     forward_s = sum(parts, np.zeros(len(plans)))
     if problem.accelerator.operations is None or problem.workload.is_frozen:
-        return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem))
-    backward = (_product_backward_s(problem, m, speed, width) for m in work.matmuls)
+        return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem, learning))
+    share = matmul_backward_ratio(problem, learning) / matmul_backward_ratio(problem)
+    backward = (_product_backward_s(problem, m, speed, width) * share for m in work.matmuls)
     return Sides(forward_s=forward_s, backward_s=sum(backward, np.zeros(len(plans))))
 
 
@@ -252,8 +265,13 @@ def layer_share(block: Block) -> float:
     return 1.0 if any(isinstance(part, Attention) for part in main) else 0.0
 
 
-def matmul_backward_ratio(problem: Problem) -> float:
-    """Backward over forward of matrix products: 2 (input and weight gradient), about 1 when frozen."""
+def matmul_backward_ratio(problem: Problem, learning: Learning = Learning.TRAINED) -> float:
+    """Backward over forward of matrix products: 2 (input and weight gradient), about 1 with adapters.
+
+    1 in a frozen layer that gradients pass through (input gradient), 0 where none pass.
+    """
+    if learning is not Learning.TRAINED:
+        return 1.0 if learning is Learning.PASSED else 0.0
     return problem.assumptions.lora_backward_ratio if problem.workload.is_frozen else 2.0
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import F64, I64
-from escala.model.matmuls import Shape
+from escala.model.matmuls import Shape, stack_shape
 from escala.model.network import Stack
 from escala.model.plan import ContextKind, Plans
 from escala.model.problem import Problem
@@ -81,8 +81,9 @@ def key_tokens(problem: Problem, plans: Plans) -> F64 | float:
 def timed_shape(problem: Problem, plans: Plans, stack: Stack) -> Shape:
     """The shape of the mean micro-batch: its tokens, and the length that its queries look back over."""
     if stack.tokens or is_full(problem.workload):
-        return Shape.of(plans, stack.tokens or problem.workload.sequence_tokens)
-    return Shape.of(plans, row_tokens(problem, plans), key_tokens(problem, plans))
+        return stack_shape(plans, stack, problem.workload.sequence_tokens)
+    tokens, keys = row_tokens(problem, plans), key_tokens(problem, plans)
+    return Shape.of(plans, tokens, keys, stack.streams_per_sample)
 
 
 def timed_share(problem: Problem, plans: Plans, stack: Stack) -> F64 | float:

@@ -51,12 +51,18 @@ class Shape:
         return self.tokens * part.top_k * self.etp / self.tp * self.load
 
     @classmethod
-    def of(cls, plans: Plans, row_tokens: F64 | float, key_tokens: F64 | float | None = None) -> "Shape":
+    def of(
+        cls,
+        plans: Plans,
+        row_tokens: F64 | float,
+        key_tokens: F64 | float | None = None,
+        per_sample: int = 1,
+    ) -> "Shape":
         """The shape of each plan for rows of the given length; SP splits the tokens outside matrices.
 
         Where documents or rows vary, queries look back over `key_tokens` on average, else over the row.
         """
-        samples = plans.micro_batch.astype(np.float64)
+        samples = plans.micro_batch.astype(np.float64) * per_sample
         cp = plans.cp.astype(np.float64)
         tp = plans.tp.astype(np.float64)
         tokens = samples * row_tokens / cp
@@ -73,6 +79,11 @@ class Shape:
             ring_ranks=np.where(plans.cp_kind == ContextKind.RING, cp, 1.0),
             load=np.ones(len(plans)),
         )
+
+
+def stack_shape(plans: Plans, stack: Stack, sequence_tokens: int) -> Shape:
+    """The shape of the streams of one stack: their own length or the sequence's, as many as a sample has."""
+    return Shape.of(plans, stack.tokens or sequence_tokens, per_sample=stack.streams_per_sample)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -214,9 +225,15 @@ def _attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
     out = _product(shape.tokens, part.heads * part.value_head_dim / shape.tp, hidden)
     gate = [_product(shape.tokens, hidden, part.heads * part.gate_dim / shape.tp)] if part.gate_dim else []
     if not part.kv_rank:
-        wide = part.heads * (part.head_dim + part.gate_dim)
-        wide = wide + part.kv_heads * (part.head_dim + part.value_head_dim)
-        return [_product(shape.tokens, hidden, wide / shape.tp), out]
+        own, read = part.heads * (part.head_dim + part.gate_dim), _key_value_width(part)
+        if part.source_tokens is None:
+            return [_product(shape.tokens, hidden, (own + read) / shape.tp), out]
+        source = shape.samples * part.source_tokens / shape.cp
+        return [
+            _product(shape.tokens, hidden, own / shape.tp),
+            _product(source, hidden, read / shape.tp),
+            out,
+        ]
     query = part.heads * part.head_dim / shape.tp
     key_value = part.heads * (part.head_dim - part.rope_head_dim + part.value_head_dim) / shape.tp
     down = part.query_rank + part.kv_rank + part.rope_head_dim
@@ -227,6 +244,12 @@ def _attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
         *gate,
         out,
     ]
+
+
+def _key_value_width(part: Attention) -> int:
+    """Outputs of the maps for keys and values, as far as the layer has its own."""
+    dims = (0, part.head_dim, part.head_dim + part.value_head_dim)
+    return part.kv_heads * dims[part.key_value_maps]
 
 
 def _feed_forward(
@@ -256,7 +279,7 @@ def _experts(part: Experts, hidden: int, shape: Shape) -> list[Matmul]:
 
 def _convolution(part: Convolution, shape: Shape) -> Matmul:
     rows = shape.samples * part.output_pixels
-    inner = part.kernel * part.kernel * part.inputs / part.groups
+    inner = part.taps * part.inputs / part.groups
     ones = np.ones_like(rows)
     return Matmul(rows=rows, inner=ones * inner, outer=ones * part.outputs, count=ones, convolution=part)
 
@@ -300,7 +323,7 @@ def _attended(given: Attended, shape: Shape) -> Core:
 
 
 def _core(part: Attention, shape: Shape) -> Core:
-    length = shape.sequence_tokens
+    length = part.source_tokens or shape.sequence_tokens
     all_keys = np.minimum(length, part.window_tokens or part.top_tokens or length)
     return Core(
         queries=shape.tokens,
@@ -351,8 +374,16 @@ def mean_keys(part: Attention, length: F64 | float) -> F64 | float:
     """Keys that a query sees on average: length, half of it when causal, at most the window.
 
     Causal with window w on length s: w - w (w - 1) / (2 s) for w <= s, the exact mean of min(i, w).
-    Sparse attention sees the `top_tokens` it selects.
-    Source: counting.
+    Chunks of w tokens attend inside themselves: (s // w) chunks of w keys, the rest in its own; half of them
+    when causal. Sparse attention sees the `top_tokens` it selects. Source: counting.
     """
+    if part.kind is AttentionKind.CHUNKED:
+        return _chunk_keys(part.window_tokens or length, length, part.is_causal)
     window = np.minimum(length, part.window_tokens or part.top_tokens or length)
     return window - window * (window - 1) / (2 * length) if part.is_causal else window
+
+
+def _chunk_keys(chunk: F64 | float, length: F64 | float, is_causal: bool) -> F64 | float:
+    whole, rest = np.divmod(length, chunk)
+    own = 1.0 if is_causal else 0.0
+    return sum(n * tokens * (tokens + own) for n, tokens in ((whole, chunk), (1, rest))) / (1 + own) / length

@@ -277,7 +277,7 @@ def head_tokens(problem: Problem, plans: Plans, stack: Stack, head: Head) -> F64
 
     Once more for each further token that is predicted.
     """
-    samples = plans.micro_batch.astype(np.float64) * head.predictions
+    samples = plans.micro_batch.astype(np.float64) * (stack.streams_per_sample * head.predictions)
     if not head.is_per_token:
         return samples
     return samples * (stack.tokens or problem.workload.sequence_tokens) / plans.cp

@@ -17,6 +17,7 @@ class AttentionKind(StrEnum):
 
     FULL = "full"
     SLIDING = "sliding"
+    CHUNKED = "chunked"
     CROSS = "cross"
     SPARSE = "sparse"
 
@@ -36,12 +37,21 @@ class Scan(StrEnum):
     LIGHTNING = "lightning"
 
 
+class Learning(StrEnum):
+    """What backward does in a layer: trains weights; frozen, passes gradients on; frozen, does nothing."""
+
+    TRAINED = "trained"
+    PASSED = "passed"
+    STILL = "still"
+
+
 class StackRole(StrEnum):
     """What stream of tokens a stack reads."""
 
     DECODER = "decoder"
     ENCODER = "encoder"
     VISION = "vision"
+    AUDIO = "audio"
     PROJECTOR = "projector"
     CONVOLUTION = "convolution"
     MODULE = "module"
@@ -51,10 +61,14 @@ class StackRole(StrEnum):
 class Attention:
     """Attention with grouped heads, or latent (MLA) when `kv_rank` is set.
 
-    `window_tokens` limits the keys a query sees (sliding), `top_tokens` the keys that sparse attention
-    selects by an indexer of `index_heads` queries and one key, each `index_dim` wide; without heads of its
-    own it takes the selection of a layer before. `gate_dim` is the width of an output gate for each head.
-    `other_parameters` counts small replicated weights (query and key norms, sinks, relative position tables).
+    `window_tokens` limits the keys a query sees (sliding), or is the stretch of tokens that attends to itself
+    alone (chunked). `top_tokens` are the keys that sparse attention selects by an indexer of `index_heads`
+    queries and one key, each `index_dim` wide; without heads of its own it takes the selection of a layer
+    before. `gate_dim` is the width of an output gate for each head. Cross attention reads `source_tokens` of
+    another stream, as many as its own when None. `key_value_maps` are 2, 1 where the keys serve as values, 0
+    where both are those of an earlier layer. `has_fused_maps` says that eager code makes queries, keys and
+    values by one map, whose output lives on as the values do. `other_parameters` counts small replicated
+    weights (query and key norms, sinks, relative position tables).
     """
 
     kind: AttentionKind = AttentionKind.FULL
@@ -68,6 +82,8 @@ class Attention:
     index_heads: int = 0
     index_dim: int = 0
     gate_dim: int = 0
+    source_tokens: int | None = None
+    key_value_maps: int = 2
     query_rank: int = 0
     kv_rank: int = 0
     rope_head_dim: int = 0
@@ -75,6 +91,8 @@ class Attention:
     has_key_bias: bool = True
     has_output_bias: bool = False
     has_qk_norm: bool = False
+    has_value_norm: bool = False
+    has_fused_maps: bool = False
     other_parameters: int = 0
     name: str = "attention"
 
@@ -143,7 +161,8 @@ class Experts:
     dropless, else each expert takes at most so many times its mean share, in buffers of that size
     (`is_padded`) or as routed. `load_deviation` is the standard deviation of the loads of experts over their
     mean, None where only the assumption is known; `loads` are measured ones. `latent_dim` is the width that
-    routed experts read and write, between two maps; 0 is the hidden width. `other_parameters` counts router
+    routed experts read and write, between two maps; 0 is the hidden width. `has_wide_router` says that the
+    router casts its input to fp32. `other_parameters` counts router
     biases and gates of the shared expert.
     """
 
@@ -158,6 +177,7 @@ class Experts:
     is_padded: bool = True
     load_deviation: float | None = None
     loads: tuple[float, ...] = ()
+    has_wide_router: bool = False
     other_parameters: int = 0
     name: str = "experts"
 
@@ -166,8 +186,10 @@ class Experts:
 class Convolution:
     """One convolution with its norm; `output_pixels` is the area that it writes for one image.
 
-    `is_squeezed` says that squeeze-and-excitation rescales its output, `pooled_pixels` is the area that a
-    max-pool behind it writes.
+    `kept_outputs` are the tensors of its output that backward needs: of the kernel and of the norm, and more
+    where the activation keeps its input (SiLU) or a rescaling its factors. A kernel covers `kernel` ** `dims`
+    positions: 2 for images, 1 for sound. `is_squeezed` says that squeeze-and-excitation rescales its output,
+    `pooled_pixels` is the area that a max-pool behind it writes.
     """
 
     inputs: int
@@ -179,7 +201,14 @@ class Convolution:
     norm_parameters: int = 0
     is_squeezed: bool = False
     pooled_pixels: int = 0
+    dims: int = 2
+    kept_outputs: int = 2
     name: str = "convolution"
+
+    @property
+    def taps(self) -> int:
+        """Positions that the kernel covers."""
+        return int(self.kernel**self.dims)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +230,17 @@ class Block:
     """One kind of layer: its parts in order, and its norms over the hidden width.
 
     `norms` counts normalisations of the hidden stream, `norm_weights` the parameter vectors of each
-    (1 for RMSNorm, 2 for LayerNorm with bias).
+    (1 for RMSNorm, 2 for LayerNorm with bias). `has_wide_norms` says that eager code multiplies by the weight
+    in fp32 (Gemma 4).
     """
 
     name: str
     parts: tuple[Part, ...]
     norms: int = 2
     norm_weights: int = 1
+    has_wide_norms: bool = False
     is_parallel: bool = False
+    learning: Learning = Learning.TRAINED
     other_parameters: int = 0
 
 
@@ -217,7 +249,8 @@ class Embedding:
     """What turns inputs into the first hidden state: a table, patches, positions.
 
     `patch_inputs` is channels x patch x patch for images; `width` differs from the hidden width only when
-    the embedding is factorised.
+    the embedding is factorised. `further_table_parameters` are those of a second table of the vocabulary,
+    which feeds every layer.
     """
 
     vocab: int = 0
@@ -225,6 +258,8 @@ class Embedding:
     types: int = 0
     patch_inputs: int = 0
     width: int | None = None
+    further_table_parameters: int = 0
+    is_frozen: bool = False
     other_parameters: int = 0
 
 
@@ -242,7 +277,28 @@ class Head:
     has_bias: bool = False
     is_per_token: bool = True
     predictions: int = 1
+    is_frozen: bool = False
     other_parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How a tower cuts images: patches of `patch_pixels` a side, `side_patches` a side for one token.
+
+    Sides become multiples of both together, the nearest ones or (`rounds_up`) the next; an image is scaled
+    into `least_pixels` to `most_pixels`, and down to `most_side_pixels`. With `tile_pixels` it is cut into up
+    to `most_tiles` tiles of that side and one of the whole. `spare_tokens` are class tokens of each stream.
+    """
+
+    patch_pixels: int
+    side_patches: int = 1
+    rounds_up: bool = False
+    least_pixels: int | None = None
+    most_pixels: int | None = None
+    most_side_pixels: int | None = None
+    tile_pixels: int | None = None
+    most_tiles: int = 1
+    spare_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,9 +306,11 @@ class Stack:
     """A row of layers over one stream of tokens.
 
     `tokens` is the length of the stream when the network fixes it (image patches, pixels); None means the
-    sequence length of the workload. `pattern[i]` is the index in `blocks` of the kind of layer i.
-    `shared_embedding` marks an embedding that another stack owns (T5 decoder). `outside` is what a traced
-    module does before, between and after its layers, loss included.
+    sequence length of the workload. `streams_per_sample` belong to one sample: images or tiles, 0 when it has
+    none; `grid` says how many tokens an image of another size makes, see `images`. `pattern[i]` is the index
+    in `blocks` of the kind of layer i. `shared_embedding` marks an embedding that another stack owns (T5
+    decoder). `is_frozen` is said of what it owns beside layers, embedding and head: its final norm. `outside`
+    is what a traced module does before, between and after its layers, loss included.
     """
 
     role: StackRole
@@ -260,9 +318,12 @@ class Stack:
     blocks: tuple[Block, ...]
     pattern: tuple[int, ...]
     tokens: int | None = None
+    streams_per_sample: int = 1
+    grid: Grid | None = None
     embedding: Embedding | None = None
     head: Head | None = None
     final_norm_weights: int = 1
+    is_frozen: bool = False
     other_parameters: int = 0
     outside: Block | None = None
 

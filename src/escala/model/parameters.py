@@ -128,6 +128,7 @@ def grouped_attention_parameters(attention: Attention, hidden: int) -> Parameter
     value = attention.kv_heads * attention.value_head_dim
     output = attention.heads * attention.value_head_dim
     gate = attention.heads * attention.gate_dim
+    key, value = key * (attention.key_value_maps > 0), value * (attention.key_value_maps > 1)
     biases = attention.has_qkv_bias * (query + attention.has_key_bias * key + value + gate)
     return Parameters(
         column_row=hidden * (query + key + value + gate) + output * hidden + biases,
@@ -200,8 +201,8 @@ def expert_parameters(part: Experts, hidden: int) -> Parameters:
 
 
 def convolution_parameters(part: Convolution) -> Parameters:
-    """Outputs * inputs / groups * kernel * kernel + bias + norm; no plan here splits a convolution."""
-    kernel = part.outputs * (part.inputs // part.groups) * part.kernel**2
+    """Outputs * inputs / groups * positions of the kernel + bias + norm; no plan here splits it."""
+    kernel = part.outputs * (part.inputs // part.groups) * part.taps
     return Parameters(replicated=kernel + part.has_bias * part.outputs + part.norm_parameters)
 
 
@@ -213,7 +214,7 @@ def linear_parameters(part: Linear) -> Parameters:
 
 
 def embedding_parameters(embedding: Embedding | None, hidden: int) -> Parameters:
-    """Vocabulary * width + (positions + types + patch inputs) * hidden.
+    """Vocabulary * width + (positions + types + patch inputs) * hidden + what feeds every layer.
 
     The width is the hidden width unless the table is factorised.
     """
@@ -221,7 +222,7 @@ def embedding_parameters(embedding: Embedding | None, hidden: int) -> Parameters
         return Parameters()
     rows = embedding.positions + embedding.types + embedding.patch_inputs
     return Parameters(
-        embedding=embedding.vocab * (embedding.width or hidden),
+        embedding=embedding.vocab * (embedding.width or hidden) + embedding.further_table_parameters,
         replicated=rows * hidden + embedding.other_parameters,
     )
 

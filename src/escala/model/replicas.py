@@ -12,6 +12,7 @@ from escala.model.placement import Wire
 from escala.model.plan import LocalWire, Plans
 from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
+from escala.model.shards import Shards
 from escala.model.slowest import Rank, expert_held_ranks, held_ranks
 
 SCALE_BYTES: Final = 4.0 / 1024
@@ -38,6 +39,7 @@ def sharding_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     gather, scatter = layer_traffic(problem, plans, rank)
     gather, scatter = gather * time.gather_ratio, scatter * time.gather_ratio
     forward, again, scatters = gathers_per_step(problem, plans)
+    again = again * _backward_share(rank.parts)
     if not problem.messages.prefetches:
         return np.where(is_sharded, gather * (forward + again) + scatter * scatters, 0.0)
     forward_s = rank.forward_s * forward
@@ -58,6 +60,11 @@ def gathers_per_step(problem: Problem, plans: Plans) -> tuple[F64, F64, F64]:
     m, one = plans.micro_batches.astype(np.float64), np.ones(len(plans))
     forward = np.where(plans.reshard == 1, m, one)
     return forward, np.where(plans.reshard == 1, m, 0.0), np.where(_is_eager(problem, plans), m, one)
+
+
+def _backward_share(parts: Shards) -> F64:
+    """Share of the parameters that backward gathers again: all but those without backward."""
+    return np.asarray(1.0 - parts.still / np.maximum(parts.total, 1.0), np.float64)
 
 
 def _is_eager(problem: Problem, plans: Plans) -> Bool:

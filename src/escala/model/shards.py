@@ -3,13 +3,23 @@
 Counts of parameters, not bytes: bytes are the engine's affair (`memory`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from escala.model.columns import F64, I64
 from escala.model.mixers import in_widths
-from escala.model.network import Attention, Block, Experts, FeedForward, Linear, Mixer, Network, Stack
+from escala.model.network import (
+    Attention,
+    Block,
+    Experts,
+    FeedForward,
+    Learning,
+    Linear,
+    Mixer,
+    Network,
+    Stack,
+)
 from escala.model.parameters import (
     Parameters,
     block_parameters,
@@ -28,14 +38,16 @@ class Shards:
     """Parameters of each pair on one rank, before data-parallel sharding.
 
     `dense` and `expert` are those of the layers, `ends` embedding and head (with the norms around them),
-    `largest` the biggest layer (the unit that FSDP gathers), `trained_...` what the optimizer updates.
-    Shapes: (pairs,).
+    `largest` the biggest layer (the unit that FSDP gathers), `largest_trained` the biggest whose gradients
+    are reduced, `still` those without backward, `trained_...` what the optimizer updates. Shapes: (pairs,).
     """
 
     dense: F64
     expert: F64
     ends: F64
     largest: F64
+    largest_trained: F64
+    still: F64
     trained_dense: F64
     trained_expert: F64
 
@@ -57,6 +69,7 @@ def shards(workload: Workload, plans: Plans, pairs: Slots) -> Shards:
     experts_over = (plans.ep * plans.etp)[take].astype(np.float64)
     zero = np.zeros(len(take))
     dense, expert, largest, adapters, expert_adapters = zero, zero, zero, zero, zero
+    frozen_dense, frozen_expert, largest_trained, still = zero, zero, zero, zero
     for kind, (stack, block) in enumerate(kinds(network)):
         count = pairs.counts[:, kind]
         own = block_parameters(block, stack.hidden)
@@ -65,20 +78,42 @@ def shards(workload: Workload, plans: Plans, pairs: Slots) -> Shards:
         dense = dense + count * of_layer
         expert = expert + count * of_experts
         largest = np.maximum(largest, np.where(count > 0, of_layer + of_experts, 0.0))
+        if block.learning is not Learning.TRAINED:
+            frozen_dense, frozen_expert = frozen_dense + count * of_layer, frozen_expert + count * of_experts
+            still = still + count * (of_layer + of_experts) * (block.learning is Learning.STILL)
+            continue
+        largest_trained = np.maximum(largest_trained, np.where(count > 0, of_layer + of_experts, 0.0))
         if workload.lora is not None:
             outside, inside = lora_parameters(block, stack, workload.lora)
             adapters = adapters + count * outside
             expert_adapters = expert_adapters + count * inside / experts_over
     ends = end_parameters(network, pairs, tp)
+    trained = without_frozen_ends(network)
+    trained_ends = ends if trained is network else end_parameters(trained, pairs, tp)
     frozen = workload.is_frozen
     return Shards(
         dense=dense,
         expert=expert,
         ends=ends,
         largest=largest,
-        trained_dense=adapters if frozen else dense + ends,
-        trained_expert=expert_adapters if frozen else expert,
+        largest_trained=largest_trained,
+        still=still,
+        trained_dense=adapters if frozen else dense - frozen_dense + trained_ends,
+        trained_expert=expert_adapters if frozen else expert - frozen_expert,
     )
+
+
+def without_frozen_ends(network: Network) -> Network:
+    """The network with only those ends that are trained; a frozen tied head shares a frozen table."""
+    stacks = tuple(_trained_ends(stack) for stack in network.stacks)
+    return network if stacks == network.stacks else replace(network, stacks=stacks)
+
+
+def _trained_ends(stack: Stack) -> Stack:
+    own = replace(stack, final_norm_weights=0, other_parameters=0) if stack.is_frozen else stack
+    if own.embedding is not None and own.embedding.is_frozen:
+        own = replace(own, embedding=None)
+    return replace(own, head=None) if own.head is not None and own.head.is_frozen else own
 
 
 def end_parameters(network: Network, pairs: Slots, tp: F64) -> F64:

@@ -72,7 +72,9 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
     state = state_bytes * per_rank(plans, pairs, *trained, 1)
     state = state + agreed_bytes(plans)[pairs.row] * per_rank(plans, pairs, *trained, 3)
     cached = (autocasts(problem, plans) & (plans.zero < 3))[pairs.row]
-    autocast = 2.0 * cached * (whole_dense + parts.expert)
+    autocast = (
+        2.0 * cached * (parts.trained_dense + parts.trained_expert)
+    )  # casts of frozen ones are not kept
     return {
         "weights_bytes": weights + autocast,
         "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
@@ -127,7 +129,7 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
         held = width * np.minimum(engine.live_parameters, parts.total)
         return np.where(plans.zero[take] >= 3, held, 0.0)
     if engine.gathering is Gathering.MATRICES:
-        reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
+        reduced = _reduced_bytes(problem, parts)
         resharded = (2 * width + reduced) * np.maximum(
             largest_matrix(problem.workload.network, plans)[take], parts.ends / 2
         )
@@ -152,11 +154,21 @@ def unit_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F
     width = compute_bytes(plans.precision[take])
     if problem.workload.is_frozen:
         width = np.minimum(width, base_weight_bytes(problem.workload) or width)
-    reduced = 0.0 if problem.workload.is_frozen else engine.gathered_in_backward_bytes
+    reduced = _reduced_bytes(problem, parts)
     is_sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1) & (engine.gathering is Gathering.LAYERS)
     return np.where(
         is_sharded, (np.where(plans.reshard[take] == 1, 2 * width, 0.0) + reduced) * parts.largest, 0.0
     )
+
+
+def _reduced_bytes(problem: Problem, parts: Shards) -> F64 | float:
+    """Bytes of the reduce unit for each parameter of the largest layer, as far as layers are trained."""
+    if problem.workload.is_frozen:
+        return 0.0
+    share = np.divide(
+        parts.largest_trained, parts.largest, out=np.ones_like(parts.largest), where=parts.largest > 0
+    )
+    return problem.engine.memory.gathered_in_backward_bytes * share
 
 
 def dequantised_bytes(problem: Problem, plans: Plans) -> F64:

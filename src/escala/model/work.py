@@ -13,7 +13,7 @@ from escala.model.columns import F64, I64
 from escala.model.flops import hardware_flop, model_flop
 from escala.model.lengths import timed_shape
 from escala.model.matmuls import Shape, layer_work
-from escala.model.network import Attention, Mixer
+from escala.model.network import Attention, Learning, Mixer
 from escala.model.pipeline import sent_bytes
 from escala.model.placement import Wire
 from escala.model.plan import ContextKind, Plans, Recompute
@@ -93,17 +93,19 @@ def _inside_layers(problem: Problem, plans: Plans, rank: Rank, wires: Wires) -> 
         shape = timed_shape(problem, plans, stack)
         runs = rank.layer_counts[:, kind] * plans.micro_batches
         stream = 2 * gather_wire_bytes(stream_bytes(stack, shape), wires.tensor.ranks) * tensor_syncs(block)
-        passes = np.where(plans.sp == 1, 2.5, 2.0) + again * repeats
+        back = 0.0 if block.learning is Learning.STILL else 1.0
+        passes = np.where(plans.sp == 1, 1.5, 1.0) * back + 1.0 + again * repeats * back
         total["tensor_bytes"] = total["tensor_bytes"] + runs * stream * passes
         for part in block.parts:
             if isinstance(part, (Attention, Mixer)):
                 sent = _context(plans, part, shape, wires.context)
-                total["context_bytes"] = total["context_bytes"] + runs * sent * (3.0 + again)
+                total["context_bytes"] = total["context_bytes"] + runs * sent * (1.0 + (2.0 + again) * back)
         own = layer_work(block, stack, shape)
         if own.dispatched_tokens is not None:
             routed = own.dispatched_tokens * own.routed_width * duplicates(problem, plans)
             sent = gather_wire_bytes(routed * 2.0, wires.expert.ranks)
-            total["expert_bytes"] = total["expert_bytes"] + runs * sent * (4.0 + 2.0 * again * repeats)
+            dispatches = 2.0 + (2.0 + 2.0 * again * repeats) * back
+            total["expert_bytes"] = total["expert_bytes"] + runs * sent * dispatches
     return total
 
 

@@ -12,7 +12,9 @@ from escala.catalog.loader import shown
 from escala.errors import InvalidInput, unknown
 from escala.model.cluster import Cluster
 from escala.model.efficiency import peak_flop_per_s
-from escala.model.network import Network
+from escala.model.freezing import freeze
+from escala.model.images import image_tokens, with_images
+from escala.model.network import Network, StackRole
 from escala.model.plan import Precision
 from escala.model.precision import RECIPES, code, recipe
 from escala.model.problem import Problem
@@ -59,6 +61,9 @@ class Question:
     total_tokens: float | None = None
     method: str = Method.PRETRAIN
     lora_rank: int | None = None
+    freeze: tuple[str, ...] = ()
+    images: int | None = None
+    image_pixels: tuple[int, int] | None = None
     optimizer: str = "adamw"
     precision: str = "bf16"
     lengths: tuple[float, ...] = ()
@@ -81,8 +86,12 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
     lengths, said = _lengths(question)
     batch, more = _batch(question, tokens)
     method = _method(question)
+    network, seen = _with_images(question, tokens)
+    if question.freeze:
+        names = tuple(name.strip().lower() for name in question.freeze)
+        network = freeze(network, names, adapts=method in ADAPTED)
     workload = Workload(
-        network=question.network,
+        network=network,
         sequence_tokens=tokens,
         global_batch=batch,
         total_tokens=question.total_tokens,
@@ -98,7 +107,7 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
         assumptions=assumptions(),
     )
     _refuse_missing_unit(problem, question.precision)
-    return problem, (*assumed, *said, *more)
+    return problem, (*assumed, *said, *more, *seen)
 
 
 def uncompiled(problem: Problem, limits: SpaceLimits) -> tuple[Assumed, ...]:
@@ -216,6 +225,32 @@ def _batch_reason(batch: int, devices: int, tuned: bool) -> str:
     return (
         f"a sequence for every {devices // batch:,} devices, near 16 million tokens where that can be dealt"
     )
+
+
+def _with_images(question: Question, sequence_tokens: int) -> tuple[Network, tuple[Assumed, ...]]:
+    """The network for the images that were given, or for the one that its tower was built for."""
+    network, images, pixels = question.network, question.images, question.image_pixels
+    if images is None and pixels is None:
+        return network, _assumed_images(network)
+    height, width = pixels or (None, None)
+    made = with_images(network, images=1 if images is None else images, height=height, width=width)
+    taken = image_tokens(made)
+    if taken > sequence_tokens:
+        raise InvalidInput(
+            f"the images of a sample take {taken:,} of {sequence_tokens:,} tokens;"
+            " give a longer --seq, fewer --images or a smaller --image"
+        )
+    return made, ()
+
+
+def _assumed_images(network: Network) -> tuple[Assumed, ...]:
+    towers = [stack for stack in network.stacks if stack.role is StackRole.VISION]
+    if network.is_image or not towers:
+        return ()
+    any_size = any(stack.grid is not None for stack in towers)
+    value = f"1 a sample, {image_tokens(network):,} tokens of the text"
+    reason = "the network takes any size of image" if any_size else "the network scales images to one size"
+    return (_assumed("images", value, reason, "--image" if any_size else "--images"),)
 
 
 def _method(question: Question) -> Method:

@@ -32,6 +32,8 @@ class WorkloadView:
     layers: int
     method: str
     lora_rank: int | None
+    frozen: str
+    image_tokens: int
     precision: str
     optimizer: str
     sample: str

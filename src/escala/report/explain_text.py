@@ -69,7 +69,9 @@ def print_title(console: Console, given: Explained) -> None:
     what: list[Chunk] = [
         work.network,
         f"{work.method}, {work.precision}, {work.optimizer}",
+        f"frozen {work.frozen}" if work.frozen else "",
         f"seq {count(work.sequence_tokens)}" if work.sample == "sequences" else "",
+        f"{count(work.image_tokens)} of images" if work.image_tokens else "",
         f"batch {count(work.global_batch)}",
         f"{count(cluster.devices)} × {cluster.accelerator}",
         f"engine {given.engine}",

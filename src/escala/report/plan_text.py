@@ -75,7 +75,9 @@ def print_header(console: Console, given: Answer) -> None:
         Text(work.network, style=STRONG),
         f"{short(work.parameters)} parameters{active}",
         f"{method}, {work.precision}, {work.optimizer}",
+        f"frozen {work.frozen}" if work.frozen else "",
         f"seq {count(work.sequence_tokens)}" if work.sample == "sequences" else "",
+        f"{count(work.image_tokens)} of images" if work.image_tokens else "",
         f"batch {count(work.global_batch)}",
     ]
     where: list[Chunk] = [

@@ -7,6 +7,8 @@ from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.errors import InvalidInput
 from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
+from escala.model.freezing import frozen_words
+from escala.model.images import image_tokens
 from escala.model.interval import WORDS, Regime, knows_pair, own_spread
 from escala.model.lengths import useful_row_tokens
 from escala.model.network import Network
@@ -32,6 +34,8 @@ def workload_view(problem: Problem, precision: Precision) -> WorkloadView:
         layers=network.layers,
         method=str(work.method),
         lora_rank=None if work.lora is None else work.lora.rank,
+        frozen=frozen_words(network),
+        image_tokens=image_tokens(network),
         precision=recipe(precision).name,
         optimizer=next((name for name, each in OPTIMIZERS.items() if each == work.optimizer), "custom"),
         sample=sample_of(network),

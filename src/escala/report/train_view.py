@@ -21,6 +21,7 @@ from escala.measurement.bench.place import refuse_elsewhere
 from escala.measurement.bench.request import checked_kind, make_writable
 from escala.measurement.job.request import QUIET_PROFILER, require_torch
 from escala.model.estimate import estimate
+from escala.model.freezing import frozen_words
 from escala.model.lengths import is_full
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -83,6 +84,9 @@ def refuse_unrunnable(problem: Problem, plan: Plan) -> None:
     if not is_full(problem.workload):
         how = problem.workload.lengths.batching
         raise InvalidInput(f"rows of {how} samples are planned but not run; plan with --batching packed")
+    frozen = frozen_words(problem.workload.network)
+    if frozen:
+        raise InvalidInput(f"the plan freezes {frozen}, and escala train trains all; plan without --freeze")
 
 
 def _choices(problem: Problem, plan: Plan, given: Mapping[str, Any]) -> Choices:

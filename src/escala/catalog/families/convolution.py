@@ -19,7 +19,7 @@ REDUCTION: Final = 4  # He et al. 2016, table 1: the inner width of a bottleneck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Area:
+class Area:
     """Height and width of what flows between layers, in pixels."""
 
     height: int
@@ -27,19 +27,20 @@ class _Area:
 
     @property
     def pixels(self) -> int:
+        """Height * width."""
         return self.height * self.width
 
-    def strided(self, stride: int) -> "_Area":
+    def strided(self, stride: int) -> "Area":
         """After a convolution that keeps borders, at every stride-th position."""
-        return _Area(height=-(-self.height // stride), width=-(-self.width // stride))
+        return Area(height=-(-self.height // stride), width=-(-self.width // stride))
 
 
 def resnet(config: Config) -> tuple[Stack, ...]:
     """ResNet: a strided stem and pool, then stages of basic or bottleneck layers with shortcuts."""
     sizes, depths = _stages(config, (256, 512, 1024, 2048), (3, 4, 6, 3))
     width = config.count("embedding_size", 64)
-    stem_area = _image(config).strided(2)
-    stem = _convolution(config.count("num_channels", 3), width, 7, stem_area)
+    stem_area = image_area(config).strided(2)
+    stem = normed_convolution(config.count("num_channels", 3), width, 7, stem_area)
     area = stem_area.strided(2)
     layers = [Block(name="stem", parts=(replace(stem, pooled_pixels=area.pixels),), norms=0)]
     for stage, (outputs, depth) in enumerate(zip(sizes, depths, strict=True)):
@@ -53,7 +54,7 @@ def resnet(config: Config) -> tuple[Stack, ...]:
         blocks=blocks,
         pattern=pattern,
         tokens=area.pixels,
-        head=_classifier(config),
+        head=classifier(config),
         final_norm_weights=0,
     )
     return (stack,)
@@ -62,7 +63,7 @@ def resnet(config: Config) -> tuple[Stack, ...]:
 def convnext(config: Config) -> tuple[Stack, ...]:
     """ConvNeXt: one stack for each stage, as each has its own width; depthwise layers with layer scale."""
     sizes, depths = _stages(config, (96, 192, 384, 768), (3, 3, 9, 3))
-    area = _image(config).strided(config.count("patch_size", 4))
+    area = image_area(config).strided(config.count("patch_size", 4))
     inputs = config.count("num_channels", 3)
     stacks = []
     for stage, (outputs, depth) in enumerate(zip(sizes, depths, strict=True)):
@@ -76,7 +77,7 @@ def convnext(config: Config) -> tuple[Stack, ...]:
 
 
 def _resnet_stage(
-    config: Config, inputs: int, outputs: int, depth: int, stride: int, area: _Area
+    config: Config, inputs: int, outputs: int, depth: int, stride: int, area: Area
 ) -> Iterator[Block]:
     is_bottleneck = config.word("layer_type", "bottleneck") == "bottleneck"
     layer = _bottleneck if is_bottleneck else _basic
@@ -84,30 +85,30 @@ def _resnet_stage(
     after = area.strided(stride)
     entry = layer(inputs, outputs, area, after, early)
     if inputs != outputs or stride != 1:
-        entry = (*entry, _convolution(inputs, outputs, 1, after))
+        entry = (*entry, normed_convolution(inputs, outputs, 1, after))
     yield Block(name=f"{outputs} wide, entry", parts=entry, norms=0)
     rest = Block(name=f"{outputs} wide", parts=layer(outputs, outputs, after, after, early), norms=0)
     yield from [rest] * (depth - 1)
 
 
 def _bottleneck(
-    inputs: int, outputs: int, before: _Area, after: _Area, strides_early: bool
+    inputs: int, outputs: int, before: Area, after: Area, strides_early: bool
 ) -> tuple[Convolution, ...]:
     inner = max(1, outputs // REDUCTION)
     return (
-        _convolution(inputs, inner, 1, after if strides_early else before),
-        _convolution(inner, inner, 3, after),
-        _convolution(inner, outputs, 1, after),
+        normed_convolution(inputs, inner, 1, after if strides_early else before),
+        normed_convolution(inner, inner, 3, after),
+        normed_convolution(inner, outputs, 1, after),
     )
 
 
 def _basic(
-    inputs: int, outputs: int, before: _Area, after: _Area, strides_early: bool
+    inputs: int, outputs: int, before: Area, after: Area, strides_early: bool
 ) -> tuple[Convolution, ...]:
-    return _convolution(inputs, outputs, 3, after), _convolution(outputs, outputs, 3, after)
+    return normed_convolution(inputs, outputs, 3, after), normed_convolution(outputs, outputs, 3, after)
 
 
-def _entry(config: Config, stage: int, inputs: int, outputs: int, area: _Area) -> Block:
+def _entry(config: Config, stage: int, inputs: int, outputs: int, area: Area) -> Block:
     """Before the layers of a stage: the stem with its norm, or a norm and a strided convolution."""
     is_stem = stage == 0
     convolution = Convolution(
@@ -121,7 +122,7 @@ def _entry(config: Config, stage: int, inputs: int, outputs: int, area: _Area) -
     return Block(name="stem" if is_stem else "downsampling", parts=(convolution,), norms=0)
 
 
-def _convnext_layer(config: Config, width: int, area: _Area) -> Block:
+def _convnext_layer(config: Config, width: int, area: Area) -> Block:
     depthwise = Convolution(
         inputs=width, outputs=width, kernel=7, groups=width, output_pixels=area.pixels, has_bias=True
     )
@@ -136,7 +137,7 @@ def _convnext_layer(config: Config, width: int, area: _Area) -> Block:
     )
 
 
-def _convnext_stack(config: Config, width: int, layers: list[Block], area: _Area, is_last: bool) -> Stack:
+def _convnext_stack(config: Config, width: int, layers: list[Block], area: Area, is_last: bool) -> Stack:
     blocks, pattern = rows(layers)
     return Stack(
         role=StackRole.CONVOLUTION,
@@ -144,25 +145,27 @@ def _convnext_stack(config: Config, width: int, layers: list[Block], area: _Area
         blocks=blocks,
         pattern=pattern,
         tokens=area.pixels,
-        head=_classifier(config) if is_last else None,
+        head=classifier(config) if is_last else None,
         final_norm_weights=LAYER_NORM_VECTORS if is_last else 0,
     )
 
 
-def _convolution(inputs: int, outputs: int, kernel: int, area: _Area) -> Convolution:
+def normed_convolution(inputs: int, outputs: int, kernel: int, area: Area) -> Convolution:
     """A convolution without bias, followed by batch norm."""
     return Convolution(
         inputs=inputs, outputs=outputs, kernel=kernel, output_pixels=area.pixels, norm_parameters=2 * outputs
     )
 
 
-def _classifier(config: Config) -> Head | None:
+def classifier(config: Config) -> Head | None:
+    """A classifier over the pooled output; none for the bare class."""
     return None if is_bare(config) else Head(outputs=label_count(config), has_bias=True, is_per_token=False)
 
 
-def _image(config: Config) -> _Area:
+def image_area(config: Config) -> Area:
+    """The area of image_size, which is that of ImageNet where the config is silent."""
     height, width = sides(config, "image_size", IMAGE_SIDE)
-    return _Area(height=height, width=width)
+    return Area(height=height, width=width)
 
 
 def _stages(

@@ -97,8 +97,35 @@ def deepseek_v3(config: Config) -> tuple[Stack, ...]:
     return (_deepseek(config, experts, shared=1, dense=3),)
 
 
+def glm4_moe(config: Config) -> tuple[Stack, ...]:
+    """GLM-4.5: biases on queries, keys and values on request, dense layers first, then experts.
+
+    The prediction layers for further tokens (num_nextn_predict_layers) are not built, as in transformers.
+    """
+    attention = grouped_attention(config, kv_heads=8)
+    attention = replace(attention, has_qkv_bias=config.flag("attention_bias"))
+    attention = with_head_norms(attention) if config.flag("use_qk_norm") else attention
+    experts = routed(config, config.count("moe_intermediate_size", 1408), experts=128, top_k=8)
+    experts = replace(experts, has_wide_router=True)
+    return (_dense_first(config, attention, experts, shared=1, dense=1),)
+
+
+def minimax_m2(config: Config) -> tuple[Stack, ...]:
+    """MiniMax-M2: experts in every layer; query and key norms over all heads together."""
+    attention = grouped_attention(config, kv_heads=8, head_dim=128)
+    norm_width = (attention.heads + attention.kv_heads) * attention.head_dim
+    attention = replace(attention, has_qk_norm=True, other_parameters=norm_width)
+    experts = routed(config, config.count("intermediate_size", 1536), experts=256, top_k=8)
+    block = Block(name="experts", parts=(attention, experts))
+    return (decoder(config, [block] * config.count("num_hidden_layers")),)
+
+
 def _deepseek(config: Config, experts: Experts, *, shared: int, dense: int) -> Stack:
-    attention = latent_attention(config)
+    return _dense_first(config, latent_attention(config), experts, shared=shared, dense=dense)
+
+
+def _dense_first(config: Config, attention: Attention, experts: Experts, *, shared: int, dense: int) -> Stack:
+    """Dense layers up to first_k_dense_replace, then layers of routed and shared experts."""
     shared_width = config.count("n_shared_experts", shared, least=0) * experts.width
     first = Block(name="dense", parts=(attention, gated_feed_forward(config)))
     rest = Block(name="experts", parts=(attention, replace(experts, shared_width=shared_width)))

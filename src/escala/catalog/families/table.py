@@ -4,7 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from escala.catalog.families import classic, convolution, dense, encoder, moe, recurrent, vision
+from escala.catalog.families import (
+    classic,
+    convolution,
+    dense,
+    efficientnet,
+    encoder,
+    gemma4,
+    moe,
+    multimodal,
+    recurrent,
+    speech,
+    vision,
+)
 from escala.catalog.families.config import Config
 from escala.errors import InvalidInput, unknown
 from escala.model.network import Network, Stack
@@ -69,6 +81,9 @@ FAMILIES: Final[dict[str, Family]] = {
     "nemotron_h": Family(build=recurrent.nemotron_h, wrapped_class="NemotronHBlock", max_tokens=4096),
     "mamba": Family(build=recurrent.mamba, wrapped_class="MambaBlock"),
     "mamba2": Family(build=recurrent.mamba2, wrapped_class="Mamba2Block"),
+    "kimi_k2": _decoder(moe.deepseek_v3, "DeepseekV3", 131_072),
+    "glm4_moe": _decoder(moe.glm4_moe, "Glm4Moe", 131_072),
+    "minimax_m2": _decoder(moe.minimax_m2, "MiniMaxM2", 196_608),
     "gpt_oss": _decoder(moe.gpt_oss, "GptOss", 131_072),
     "falcon": _decoder(classic.falcon, "Falcon", 2048),
     "opt": _decoder(classic.opt, "OPT", 2048),
@@ -81,13 +96,24 @@ FAMILIES: Final[dict[str, Family]] = {
     "t5": Family(build=encoder.t5, wrapped_class="T5Block"),
     "gemma3": _decoder(vision.gemma3, "Gemma3", 131_072),
     "qwen2_5_vl": _decoder(vision.qwen2_5_vl, "Qwen2_5_VL", 32_768),
+    "qwen3_vl": _decoder(multimodal.qwen3_vl, "Qwen3VLText", 128_000),
+    "qwen3_vl_moe": _decoder(multimodal.qwen3_vl_moe, "Qwen3VLMoeText", 128_000),
+    "qwen3_5": _decoder(multimodal.qwen3_5, "Qwen3_5", 32_768),
+    "qwen3_5_moe": _decoder(multimodal.qwen3_5_moe, "Qwen3_5Moe", 32_768),
+    "gemma4": _decoder(gemma4.gemma4, "Gemma4Text", 131_072),
+    "gemma4_text": _decoder(gemma4.gemma4_text, "Gemma4Text", 131_072),
+    "llama4": _decoder(multimodal.llama4, "Llama4Text", 131_072),
+    "llama4_text": _decoder(multimodal.llama4_text, "Llama4Text", 131_072),
+    "mistral3": _decoder(multimodal.mistral3, "Mistral", 131_072),
+    "whisper": Family(build=speech.whisper, wrapped_class="WhisperDecoderLayer", max_tokens=448),
+    "efficientnet": Family(build=efficientnet.efficientnet, wrapped_class="EfficientNetBlock"),
     "vit": Family(build=vision.vit, wrapped_class="ViTLayer"),
     "resnet": Family(build=convolution.resnet, wrapped_class="ResNetStage"),
     "convnext": Family(build=convolution.convnext, wrapped_class="ConvNextLayer"),
 }
 
 
-POSITION_TABLES: Final = ("gpt2", "gptj", "opt", "bert", "roberta")
+POSITION_TABLES: Final = ("gpt2", "gptj", "opt", "bert", "roberta", "whisper")
 """Families whose positions are rows of a table, so that a longer sample cannot be run."""
 
 

@@ -15,12 +15,19 @@ from escala.foreign.transformers.settings import (
     trainer_settings,
     yaml_file,
 )
+from escala.model.freezing import frozen_words
 from escala.model.plan import Compile, Offload
 from escala.model.workload import Method
 
 CONFIG: Final = "llamafactory.yaml"
 MEETING: Final = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables that a scheduler's file sets, under the names that the command reads."""
+FREEZES: Final = {
+    "vision": "freeze_vision_tower",
+    "projector": "freeze_multi_modal_projector",
+    "decoder": "freeze_language_model",
+}
+"""Keys that freeze a stack, by its role."""
 ANYWHERE: Final = "ONLINE"
 """The folder of data that means: names are those of the hub, not of dataset_info.json (data/parser.py)."""
 
@@ -43,6 +50,7 @@ TARGET: Final = Target(
         compiles=(Compile.OFF, *COMPILES),
         fused_loss=True,
         methods=(*TRAINED, *ADAPTED),
+        freezes=tuple(FREEZES),
     ),
     launch=f"bash {LAUNCH}",
     page="docs/targets/llamafactory.md",
@@ -78,7 +86,15 @@ def _settings(order: Order) -> dict[str, object]:
         settings["enable_liger_kernel"] = True
     if plan.zero:
         settings["deepspeed"] = DEEPSPEED
-    return settings
+    return settings | _frozen(order)
+
+
+def _frozen(order: Order) -> dict[str, object]:
+    """Which towers are not trained; said of each, since the tool freezes some if nothing is said."""
+    network = order.problem.workload.network
+    parts = frozen_words(network).split(",")
+    roles = {str(stack.role) for stack in network.stacks}
+    return {key: part in parts for part, key in FREEZES.items() if "vision" in roles and part in roles}
 
 
 def _method(order: Order) -> dict[str, object]:
