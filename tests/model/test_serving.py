@@ -152,3 +152,25 @@ def test_experts_are_faster_alone_and_lose_their_lead_in_large_batches():
     leads = [decode_s(dense, where, Request(), n) / decode_s(sparse, where, Request(), n) for n in (1, 64)]
 
     assert leads[0] > leads[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "published_tokens_per_s"),
+    [
+        ("llama-2-7b", 1, 104.9),
+        ("llama-2-7b", 2, 168.84),
+        ("llama-2-7b", 4, 254.02),
+        ("llama-2-7b", 8, 328.43),
+        ("llama-2-70b", 2, 21.32),
+        ("llama-2-70b", 4, 38.01),
+        ("llama-2-70b", 8, 62.50),
+    ],
+)
+def test_dense_networks_in_16_bit_answer_as_fast_as_published(
+    name: str, devices: int, published_tokens_per_s: float
+):
+    """One request on A100-80GB at 330 W, prompts of 5 tokens. Source: README of gpt-fast, PyTorch, 2024."""
+    short, where = Request(prompt_tokens=5, output_tokens=200), cluster_for("a100-sxm-80gb", devices)
+
+    found = 1 / decode_s(network(name), where, short, 1)
+    assert found == pytest.approx(published_tokens_per_s, rel=0.11)

@@ -61,12 +61,16 @@ class MissingView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemoryView:
-    """Device memory: `needed` decides the verdict; bytes in use by phase, and by kind at the peak."""
+    """Device memory: `needed` decides the verdict; bytes in use by phase, and by kind at the peak.
+
+    `routing` is what a bad draw of the router adds; see `MemoryView`.
+    """
 
     verdict: str
     needed: float
     low: float
     high: float
+    routing: float
     capacity: float
     by_phase: dict[str, float]
     by_kind: dict[str, float]

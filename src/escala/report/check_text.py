@@ -32,7 +32,7 @@ from escala.report.layout import (
     table_of,
     width_of,
 )
-from escala.report.numbers import count, gib, in_percent, plural, seconds, short, span
+from escala.report.numbers import SHOWN_ROUTING_BYTES, count, gib, in_percent, plural, seconds, short, span
 from escala.units import MOST_PERCENT, digits, percent, show_bytes, show_seconds
 
 STYLES: Final = {"error": "red", "warning": "yellow", "note": "cyan"}
@@ -111,6 +111,8 @@ def _print_estimate(console: Console, given: EstimateView) -> None:
         line.append(
             f"; {gib(host.running)} to {gib(host.most)} of {gib(host.capacity)} GiB of a node's memory"
         )
+    if given.verdict == "risky" and memory.routing >= SHOWN_ROUTING_BYTES:
+        line.append(f"; uneven routing up to +{gib(memory.routing)} GiB")
     put(console, line)
     what = f"{given.network} · {short(given.parameters)} parameters · {given.method} · {given.optimizer}"
     batch = f"seq {count(given.sequence_tokens)} · global batch {count(given.global_batch)}"

@@ -188,6 +188,7 @@ def _device(own: Judged) -> DeviceMemoryView:
         needed=own.needed_bytes,
         low=float(low[0]),
         high=float(high[0]),
+        routing=float(own.estimate.memory.routing_bytes[0]),
         capacity=own.problem.accelerator.memory_bytes,
         by_phase=own.phase_bytes,
         by_kind=own.kind_bytes,

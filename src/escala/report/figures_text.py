@@ -9,14 +9,11 @@ from rich.text import Text
 from escala.report.answer import Answer, Interval, PlanView, RunView
 from escala.report.explain_view import Explained
 from escala.report.layout import QUIET, VERDICT_STYLES, Chunk, flow, hanging, room
-from escala.report.numbers import chance, energy, gib, mass, money, seconds, short, span
+from escala.report.numbers import SHOWN_ROUTING_BYTES, chance, energy, gib, mass, money, seconds, short, span
 from escala.units import digits, percent
 
 SHOWN_CHANCE: Final = 0.1
 """From here on the capacity lies inside the 80 % interval of the need, so a ranking says so."""
-
-SHOWN_ROUTING_BYTES: Final = 2.0**29
-"""What uneven routing may add is named from here on, beside a risk."""
 
 
 def figures(given: Answer | Explained, plan: PlanView, width: int) -> list[Text]:

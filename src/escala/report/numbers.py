@@ -8,6 +8,8 @@ from escala.units import DAY_S, GIB, HOUR_S, digits, percent, show_si
 FULL: Final = "█"
 EMPTY: Final = "░"
 WH_J: Final = HOUR_S  # a watt for an hour
+SHOWN_ROUTING_BYTES: Final = GIB / 2
+"""What uneven routing may add to memory is named from here on, beside a risk."""
 
 
 def count(value: float) -> str:
