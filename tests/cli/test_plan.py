@@ -316,7 +316,7 @@ def test_a_cache_that_cannot_be_written_is_a_note(run, eight, tmp_path: Path, mo
         (["--batch", "64..128", "--tokens", "1B", "--method", "lora"], "no published law for fine-tuning"),
         (["--critical-batch", "many"], "neither a number of samples nor a run"),
         (["--keep", "85"], "'85' is no number from 0.01 to 1"),
-        (["--loader-samples-per-s", "0"], "'0' is no number"),
+        (["--loader-samples-per-s", "0"], "neither a rate nor a bench.json"),
     ],
 )
 def test_wrong_input_is_one_clear_line(run, eight, arguments: list[str], said: str):

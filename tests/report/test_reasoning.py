@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from escala.errors import InvalidInput
-from escala.report.reasoning_ask import critical_of, range_of
+from escala.report.reasoning_ask import critical_of, loader_of, range_of
 from escala.training.conclude import Trained
+
+BENCH = Path(__file__).parents[1] / "formats" / "data" / "bench.json"
 
 
 def test_a_range_has_two_ends():
@@ -40,6 +42,26 @@ def test_a_run_tells_its_noise_with_its_interval(tmp_path: Path):
 
     assert (found.batch, found.low, found.high) == (80.0, 40.0, None)
     assert found.source.startswith("gradient noise of ")
+
+
+def test_a_loader_is_a_rate_or_the_fastest_that_a_bench_timed(tmp_path: Path):
+    # 2 ms an image with one worker, 0.5 ms with four: 2,000 images a second
+    keys = json.loads(BENCH.read_text())
+    for workers, seconds in ((1, 2e-3), (4, 5e-4)):
+        name = f"DataLoader, {workers} workers, each image"
+        keys["timed"].append({**keys["timed"][0], "part": "loader", "name": name, "typical_s": seconds})
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(keys))
+
+    assert loader_of("6,000", is_image=False) == 6000.0
+    assert loader_of(str(path), is_image=True) == pytest.approx(2000.0, rel=1e-12)
+    with pytest.raises(InvalidInput, match="decodes images"):
+        loader_of(str(path), is_image=False)
+
+
+def test_a_bench_without_a_loader_is_refused():
+    with pytest.raises(InvalidInput, match="timed no loader"):
+        loader_of(str(BENCH), is_image=True)
 
 
 def test_the_keys_of_a_run_are_those_that_training_writes():

@@ -233,8 +233,7 @@ reason_options = stacked(
     ),
     click.option(
         "--loader-samples-per-s",
-        type=Number(1e-3, 1e12),
-        metavar="X",
+        metavar="X|BENCH",
         help="What one node's loader feeds.",
     ),
 )

@@ -144,7 +144,7 @@ def _ask_how_many(network: "Network", given: dict[str, Any], limits: "SpaceLimit
     devices = points.fewest or whole.devices
     smaller = replace(problem, cluster=cluster_of(given, devices)) if given["gpu"] else on(problem, devices)
     smaller = under(smaller, own)
-    told = curve_told(given)
+    told = curve_told(problem, given)
     return replace(_searched(smaller, assumed, limits, given, whole), curve=points, told=told)
 
 

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from escala.catalog.batches import critical_batch, why_unknown
 from escala.errors import InvalidInput, spoken
+from escala.formats.bench_cluster import bench_of
 from escala.formats.files import read_keys
+from escala.model.feeding import samples_per_s
 from escala.model.problem import Problem
 from escala.model.targets import Critical
 from escala.planning.isoefficiency import batch_keeping
@@ -21,22 +23,26 @@ from escala.report.reasoning_view import Told
 RANGE: Final = re.compile(r"([\d,_]+)\.\.([\d,_]+)")
 RUN: Final = "trained.json"
 MOST_BATCH: Final = 1_000_000_000
+MOST_RATE: Final = 1e12
+LOADER: Final = "DataLoader"
 
 
 def told_of(problem: Problem, limits: SpaceLimits, given: Mapping[str, Any]) -> tuple[Problem, Told]:
     """What was told, and the problem on the batch that reaches the target best, where batches were given."""
     kept = None if given["keep"] is None else batch_keeping(problem, given["keep"], limits)
-    told = replace(curve_told(given), kept=kept)
+    told = replace(curve_told(problem, given), kept=kept)
     return (problem, told) if given["batch"] is None else _on_best_batch(problem, limits, told, given)
 
 
-def curve_told(given: Mapping[str, Any]) -> Told:
+def curve_told(problem: Problem, given: Mapping[str, Any]) -> Told:
     """What was told about a curve: the share to keep is its bound, no batch is sought for it."""
-    critical = given["critical_batch"]
+    critical, loader = given["critical_batch"], given["loader_samples_per_s"]
     return Told(
         keep=given["keep"],
         critical=None if critical is None else critical_of(critical),
-        loader_samples_per_s=given["loader_samples_per_s"],
+        loader_samples_per_s=None
+        if loader is None
+        else loader_of(loader, is_image=problem.workload.network.is_image),
     )
 
 
@@ -94,6 +100,34 @@ def critical_of(text: str) -> Critical:
             "write for example 4096, or the folder of `escala train --noise`"
         )
     return Critical(batch=batch, low=batch, high=batch, source="given", is_measured=True)
+
+
+def loader_of(text: str, *, is_image: bool) -> float:
+    """Samples in a second of one node's loader: given, or the fastest that a bench timed."""
+    path = Path(text)
+    if path.is_file():
+        if not is_image:
+            raise InvalidInput(f"the loader in {path} decodes images; give the samples a second of yours")
+        return _benched(path)
+    try:
+        rate = float(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        rate = 0.0
+    if not 0.0 < rate <= MOST_RATE:
+        raise InvalidInput(
+            f"--loader-samples-per-s {spoken(text)} is neither a rate nor a bench.json; write for example 6000"
+        )
+    return rate
+
+
+def _benched(path: Path) -> float:
+    timed = bench_of(read_keys(path), str(path)).timed
+    found = [each.usual_s for each in timed if each.part == "loader" and each.name.startswith(LOADER)]
+    if not found:
+        raise InvalidInput(
+            f"{path} timed no loader; bench again with torch installed, or give samples a second"
+        )
+    return samples_per_s(min(found))
 
 
 def _measured(path: Path) -> Critical:
