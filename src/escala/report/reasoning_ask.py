@@ -115,7 +115,7 @@ def loader_of(text: str, *, is_image: bool) -> float:
         rate = 0.0
     if not 0.0 < rate <= MOST_RATE:
         raise InvalidInput(
-            f"--loader-samples-per-s {spoken(text)} is neither a rate nor a bench.json; write for example 6000"
+            f"--loader-samples-per-s {spoken(text)} is neither a rate nor a bench.json; give for example 6000"
         )
     return rate
 
