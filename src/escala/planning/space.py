@@ -57,7 +57,7 @@ class SpaceLimits:
         chosen: dict[str, Any] = {name: self.fixed[name][0] for name in ALONE if name in self.fixed}
         wire = LocalWire(chosen.pop("local_wire", LocalWire.FP32))
         is_dynamic = bool(chosen.pop("dynamic_cp", False))
-        return replace(Plan(precision=self.precision, local_wire=wire, dynamic_cp=is_dynamic), **chosen)
+        return Plan(precision=self.precision, local_wire=wire, dynamic_cp=is_dynamic, **chosen)
 
     def keep(self, name: str, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a field that stay."""
@@ -224,6 +224,7 @@ def _modes(
     dp, tp, pp, cp = degrees
     split = Plan(dp=dp, tp=tp, pp=pp, cp=cp, ep=1 + deals_experts)
     replicas, modes = dp * cp, [(0, 0, 1)]
+    is_local = limits.plain.local_steps > 1
     if replicas > 1:
         modes += [(1, 0, replicas), (2, 0, replicas)]
         inside = {_members(link.domain_devices, tp, replicas) for link in problem.cluster.links}
@@ -234,7 +235,6 @@ def _modes(
         plan = replace(split, zero=zero, reshard=reshard == 1, shard=shard, precision=limits.precision)
         needs = _sharding_needs(plan)
         kept = (limits.keep(n, (v,)) for n, v in (("zero", zero), ("reshard", reshard), ("shard", shard)))
-        is_local = limits.plain.local_steps > 1
         alone = not is_local or (shard < replicas and (zero == 3 or (zero == 0 and cp == 1)))
         runs = not problem.workload.network.is_traced or not unseen_format(problem, Plans.of(plan))[0]
         if not needs & set(problem.lacks) and all(kept) and alone and runs:
