@@ -11,7 +11,7 @@ from escala.model.flops import forward_flop
 from escala.model.granularity import granularity
 from escala.model.plan import Plan, Plans, Schedule
 from escala.model.problem import Problem
-from escala.model.workload import Workload
+from escala.model.workload import Batching, Lengths, Workload
 from escala.planning.search import search
 
 
@@ -126,3 +126,14 @@ def test_each_kind_of_plan_has_its_own_grains():
     assert list(np.isfinite(found.bucket_ratio)) == [True, False, True]
     assert list(np.isfinite(found.layer_ratio)) == [False, True, False]
     assert list(np.isfinite(found.stage_ratio)) == [False, False, True]
+
+
+@pytest.mark.parametrize("batching", Batching)
+def test_samples_of_unequal_length_have_a_floor_below_their_step(batching):
+    given = () if batching is Batching.FULL else (128.0, 512.0, 4096.0)
+    problem = question(devices=8)
+    lengths = Lengths(quantile_tokens=given, batching=batching)
+    uneven = replace(problem, workload=replace(problem.workload, lengths=lengths))
+    plans = Plans.of([Plan(dp=8, micro_batch=size, micro_batches=8 // size) for size in (1, 2, 8)])
+
+    assert (estimate(uneven, plans).step_s > floors(uneven, plans).floor_s).all()

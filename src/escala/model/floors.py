@@ -15,6 +15,7 @@ from escala.model.ends import embedding_s, head_s
 from escala.model.estimate import deal, timed_layers
 from escala.model.flops import forward_by_learning, head_flop
 from escala.model.layers import matmul_backward_ratio
+from escala.model.lengths import useful_shares
 from escala.model.matmuls import layer_work, stack_shape
 from escala.model.network import Learning
 from escala.model.plan import Plan, Plans
@@ -65,7 +66,8 @@ def floors(problem: Problem, plans: Plans) -> Floors:
 def work_s(problem: Problem, plans: Plans) -> F64:
     """Work bound T1 / p: matrix products, head and attention at the speed of large products / devices.
 
-    Attention with its causal saving, backward twice forward; passes over memory and recompute are left out.
+    Attention with its causal saving, backward twice forward; padding, passes over memory and recompute are
+    left out.
     Source: Brent 1974 (The Parallel Evaluation of General Arithmetic Expressions), lemma 2.
     """
     work = problem.workload
@@ -74,9 +76,11 @@ def work_s(problem: Problem, plans: Plans) -> F64:
     trained, frozen = head_flop(work.network, work.sequence_tokens)
     plain, high = (linear_flop_per_s(problem, plans.precision, is_high=each) for each in (False, True))
     high_flop = trained * (2.0 if work.is_frozen else 3.0) + frozen * 2.0
+    of_products, of_attention = useful_shares(work)
+    high_flop *= of_products
     if problem.accelerator.operations is None:
-        high_flop += masked_attention_flop(problem)
-    one_s = products / plain + high_flop / high
+        high_flop += of_attention * masked_attention_flop(problem)
+    one_s = of_products * products / plain + high_flop / high
     return np.asarray(work.global_batch * one_s / plans.devices, np.float64)
 
 
