@@ -22,6 +22,8 @@ from escala.units import HOUR_S
 
 RISES: Final = 1.1
 """A serial share that is this much larger at the last point than at the second rises (a convention)."""
+HELPS: Final = 0.01
+"""Share by which a wider link has to keep more to be named."""
 RATIOS: Final = (2.0, 4.0, 8.0, 16.0)
 """Times the bandwidth of a link that are tried."""
 LARGEST: Final = 1 << 20
@@ -218,7 +220,7 @@ def _stop(points: Sequence[ScalePoint], case: Callable[[ScalePoint], Case], keep
         return None
     term, grown_s = _bending(points[0], found)
     link, ratio, kept = _helped(case(points[0]), case(found), keep)
-    helps = kept > found.efficiency * (1.0 + 1e-3)
+    helps = kept > found.efficiency * (1.0 + HELPS)
     return Stop(
         devices=found.devices,
         efficiency=found.efficiency,
