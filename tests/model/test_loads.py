@@ -161,3 +161,8 @@ def test_measured_loads_of_a_network_move_its_step():
     plans = Plans.of(Plan(dp=8, ep=8, zero=1, shard=8))
 
     assert estimate(other, plans).step_s[0] > estimate(problem, plans).step_s[0]
+
+
+def test_loads_that_ranks_cannot_share_change_nothing():
+    # such a plan is rejected, but it is still estimated to say so
+    assert ratio(Experts(experts=8, top_k=2, width=1, loads=(1.0,) * 7 + (3.0,)), 16) == 1.0

@@ -200,6 +200,11 @@ what_options = stacked(
         metavar="PART,..",
         help="Parts that are not trained: vision, projector, embedding, head, layers:0-15.",
     ),
+    click.option(
+        "--expert-loads",
+        metavar="X%|FILE",
+        help="How unevenly experts are loaded: deviation over the mean, or a file with tokens of each.",
+    ),
     click.option("--images", type=Whole(0, 10_000), help="Images in one sample, for networks with a tower."),
     click.option("--image", type=Pixels(), metavar="HxW", help="Height and width of an image in pixels."),
     click.option(

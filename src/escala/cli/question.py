@@ -29,6 +29,7 @@ def network_of(model: str, given: Mapping[str, Any]) -> "Network":
 
 def question_of(network: "Network", given: Mapping[str, Any], cluster: "Cluster") -> "Question":
     """The question that the options of `what_options` ask about a network on a cluster."""
+    from escala.formats.expert_loads import expert_loads_of
     from escala.formats.lengths import lengths_of
     from escala.planning.defaults import Question
 
@@ -48,6 +49,7 @@ def question_of(network: "Network", given: Mapping[str, Any], cluster: "Cluster"
         precision=given["precision"],
         lengths=() if given["lengths"] is None else lengths_of(given["lengths"]),
         batching=given["batching"],
+        expert_loads=None if given["expert_loads"] is None else expert_loads_of(given["expert_loads"]),
     )
 
 

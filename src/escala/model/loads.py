@@ -5,17 +5,18 @@ Loads of experts are taken as independent and normal around their mean, with a d
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from escala.errors import InvalidInput
 from escala.model.columns import F64, I64
 from escala.model.matmuls import Shape
-from escala.model.network import Block, Experts
+from escala.model.network import Block, Experts, Network
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 
@@ -43,6 +44,29 @@ def on_bad_draw(
     if experts is None:
         return shape
     return replace(shape, load=bad_draw_ratio(problem, plans, experts, shape, layers))
+
+
+def with_loads(network: Network, given: float | tuple[float, ...]) -> Network:
+    """The network with this deviation of its experts, or with measured loads, one for each expert."""
+    counts = {part.experts for stack in network.stacks for b in stack.blocks if (part := experts_of(b))}
+    if not counts:
+        raise InvalidInput(f"--expert-loads: {network.name} has no experts")
+    if isinstance(given, tuple) and counts != {len(given)}:
+        known = " and ".join(map(str, sorted(counts)))
+        raise InvalidInput(
+            f"--expert-loads has {len(given)} numbers; {network.name} has {known} experts a layer"
+        )
+    changes = {"loads": given} if isinstance(given, tuple) else {"load_deviation": given, "loads": ()}
+    stacks = tuple(
+        replace(stack, blocks=tuple(_loaded(block, changes) for block in stack.blocks))
+        for stack in network.stacks
+    )
+    return replace(network, stacks=stacks)
+
+
+def _loaded(block: Block, changes: Mapping[str, Any]) -> Block:
+    parts = tuple(replace(part, **changes) if isinstance(part, Experts) else part for part in block.parts)
+    return replace(block, parts=parts)
 
 
 def experts_of(block: Block) -> Experts | None:
@@ -130,7 +154,7 @@ def _measured(loads: tuple[float, ...], ranks: I64) -> F64:
 
     def ratio(count: int) -> float:
         if len(loads) % count:
-            return math.nan  # rejected: experts do not divide
+            return 1.0  # such a plan is rejected: its experts do not divide
         sums = np.reshape(loads, (count, -1)).sum(axis=1)
         return float(sums.max() / sums.mean())
 

@@ -14,6 +14,7 @@ from escala.model.cluster import Cluster
 from escala.model.efficiency import peak_flop_per_s
 from escala.model.freezing import freeze
 from escala.model.images import image_tokens, with_images
+from escala.model.loads import with_loads
 from escala.model.network import Network, StackRole
 from escala.model.plan import Precision
 from escala.model.precision import RECIPES, code, recipe
@@ -68,6 +69,7 @@ class Question:
     precision: str = "bf16"
     lengths: tuple[float, ...] = ()
     batching: str | None = None
+    expert_loads: float | tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,8 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
     if question.freeze:
         names = tuple(name.strip().lower() for name in question.freeze)
         network = freeze(network, names, adapts=method in ADAPTED)
+    if question.expert_loads is not None:
+        network = with_loads(network, question.expert_loads)
     workload = Workload(
         network=network,
         sequence_tokens=tokens,
