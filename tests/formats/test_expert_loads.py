@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from escala.catalog import cluster_for
 from escala.catalog.networks import network
 from escala.cli.app import main
 from escala.errors import InvalidInput
 from escala.formats.expert_loads import expert_loads_of
 from escala.model.loads import experts_of, with_loads
+from escala.planning.defaults import Question, answerable
 
 
 def test_a_share_is_a_deviation():
@@ -55,19 +57,15 @@ def test_a_network_takes_them_or_says_why_not():
         with_loads(network("llama-3.1-8b"), 0.1)
 
 
-def test_a_plan_is_slower_where_one_expert_is_busy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    import json
+def test_a_question_with_loads_has_them_in_its_network():
+    asked = Question(network=network("mixtral-8x7b"), cluster=cluster_for("h100-sxm", 8), expert_loads=0.1)
 
-    monkeypatch.chdir(tmp_path)
-    Path("loads.txt").write_text("1,1,1,1,1,1,1,3")
-    asked = ["plan", "mixtral-8x7b", "--gpus", "64", "--gpu", "h100-sxm", "--fix", "ep=8", "--json"]
-    steps = []
-    for more in ([], ["--expert-loads", "loads.txt"]):
-        assert main([*asked, *more]) == 0
-        steps.append(json.loads(capsys.readouterr().out)["plans"][0]["step_s"]["value"])
+    problem, _ = answerable(asked)
+    assert experts_of(problem.workload.network.main.blocks[0]).load_deviation == 0.1
 
-    assert steps[1] > steps[0]
-    assert main(["explain", "1"]) == 0
-    assert "loads as measured" in " ".join(capsys.readouterr().out.split())
+
+def test_wrong_loads_on_the_command_line_are_one_line(capsys: pytest.CaptureFixture[str]):
+    asked = ["plan", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100-sxm", "--expert-loads", "10%"]
+
+    assert main(asked) == 2
+    assert capsys.readouterr().err == "error: --expert-loads: llama-3.1-8b has no experts\n"

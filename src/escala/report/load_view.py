@@ -47,7 +47,8 @@ def expert_load_view(problem: Problem, plan: Plan) -> ExpertLoadView | None:
 def load_words(given: ExpertLoadView) -> tuple[str, ...]:
     """The same for people."""
     busiest = f"busiest of {given.ranks} ranks {digits(given.load_ratio)} × the mean"
-    worse = f"in one step of ten more than {digits(given.bad_draw_ratio)} ×"
+    has_worse = given.bad_draw_ratio > given.load_ratio
+    worse = f"in one step of ten more than {digits(given.bad_draw_ratio)} ×" if has_worse else ""
     drops = f"{percent(given.dropped_share)} of the tokens dropped" if given.dropped_share > 0 else ""
     return tuple(each for each in (busiest, worse, drops, given.origin) if each)
 
