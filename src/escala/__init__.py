@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from escala.planning.space import SpaceLimits
     from escala.planning.timeline import timeline
     from escala.planning.why import families
+    from escala.report.module_view import trace_module
     from escala.report.planfile import read_plan
     from escala.training.prepare import prepare
 
@@ -71,6 +72,7 @@ _HOMES: Final = {
     "search": "escala.planning.search",
     "sensitivity": "escala.planning.sensitivity",
     "timeline": "escala.planning.timeline",
+    "trace_module": "escala.report.module_view",
 }
 
 __all__ = [
@@ -102,6 +104,7 @@ __all__ = [
     "search",
     "sensitivity",
     "timeline",
+    "trace_module",
 ]
 
 

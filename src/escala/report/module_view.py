@@ -104,6 +104,14 @@ def traced_network_of(target: str, tokens: int | None, shape: str | None, progre
     return _traced(target, tokens, shape, progress).network
 
 
+def trace_module(target: str, *, sequence_tokens: int | None = None, shape: str | None = None) -> Network:
+    """The network of the module that package.module:function makes, which is run without data.
+
+    `sequence_tokens` or `shape` ("3,224,224") say what a sample is, where the function gives no inputs.
+    """
+    return _traced(target, sequence_tokens, shape, lambda what, left_s: None).network
+
+
 def save_module(found: FoundModule, path: str) -> None:
     """Write the network to a file that `escala plan` takes."""
     write_traced(found.network, Path(path))
