@@ -8,7 +8,10 @@ import pytest
 from escala.model.estimate import estimate, time_of
 from escala.model.flops import model_flop
 from escala.model.lengths import dynamic_share, largest_score, row_lengths, uneven_s, useful_shares
+from escala.model.matmuls import Shape
+from escala.model.network import Attention
 from escala.model.plan import ContextKind, Plan, Plans
+from escala.model.traffic import context_bytes
 from escala.model.workload import Batching, Lengths
 
 VARIED = Batching.PADDED, Batching.GROUPED, Batching.MASKED
@@ -165,3 +168,15 @@ def test_dynamic_context_parallelism_sends_less_and_does_not_wait(ideal, llama):
     share = dynamic_share(problem, Plans.of(replace(static, dynamic_cp=True)))[0]
     assert dynamic.context_parallel_s[0] == pytest.approx(share * own.context_parallel_s[0])
     assert dynamic.straggler_s[0] < own.straggler_s[0]
+
+
+def test_fewer_key_heads_than_ulysses_ranks_are_sent_in_copies(ideal, llama):
+    (block,) = llama().main.blocks
+    attention = next(part for part in block.parts if isinstance(part, Attention))
+    shapes = [Shape.of(Plans.of(Plan(cp=cp)), 1024.0) for cp in (4, 16)]
+
+    few, many = (context_bytes(attention, shape)[1][0] / shape.tokens[0] for shape in shapes)
+
+    # 16 heads of queries and outputs and 4 of keys and values, 128 wide, 2 bytes; 16 ranks: 4 copies
+    assert few == 2 * 128 * (2 * 16 + 2 * 4)
+    assert many == 2 * 128 * (2 * 16 + 2 * 4 * 4)

@@ -81,8 +81,8 @@ BROKEN = [
     (Reject.TENSOR_KIND, IMAGES, piped(2)),
     (Reject.SEQUENCE_WITHOUT_TENSOR, DENSE, Plan(sp=True)),
     (Reject.CONTEXT_KIND, ENCODER, Plan(cp=2)),
-    (Reject.CONTEXT_HEADS, DENSE, Plan(cp=8, cp_kind=ContextKind.ULYSSES)),
-    (Reject.CONTEXT_HEADS, DENSE, Plan(cp=4, tp=2, cp_kind=ContextKind.ULYSSES)),
+    (Reject.CONTEXT_HEADS, DENSE, Plan(cp=16, cp_kind=ContextKind.ULYSSES)),
+    (Reject.CONTEXT_HEADS, DENSE, Plan(cp=8, tp=2, cp_kind=ContextKind.ULYSSES)),
     (Reject.CONTEXT_SPLIT, DENSE, Plan(cp=64)),
     (Reject.EXPERTS, DENSE, Plan(dp=2, ep=2)),
     (Reject.EXPERTS, MIXTURE, Plan(dp=8, ep=8)),
@@ -281,3 +281,19 @@ def test_padded_rows_are_not_shared_by_length():
     found = int(rejects(padded_problem, Plans.of(Plan(dp=4, cp=2, dynamic_cp=True)))[0])
 
     assert found & Reject.CONTEXT_DYNAMIC
+
+
+@pytest.mark.parametrize(
+    ("engine_name", "cp", "is_refused"),
+    [
+        ("pytorch", 8, False),  # a key-value head each
+        ("pytorch", 16, False),  # 32 heads of queries, two copies of each of 8 key-value heads
+        ("pytorch", 64, True),  # more ranks than heads of queries
+        ("megatron-core", 16, True),  # no copies
+    ],
+)
+def test_ulysses_has_as_many_ranks_as_key_heads_or_copies_of_them(engine_name, cp, is_refused):
+    plan = Plan(cp=cp, cp_kind=ContextKind.ULYSSES)
+    problem = problem_of(catalog.networks.network("llama-3.1-8b"), plan, engine=engine_name)
+
+    assert bool(int(rejects(problem, Plans.of(plan))[0]) & Reject.CONTEXT_HEADS) == is_refused

@@ -67,6 +67,7 @@ class Reject(IntFlag):
 
 
 DYNAMIC_CP: Final = "dynamic-cp"
+REPEATED_KEYS: Final = "repeated-keys"
 DEALT: Final = (Batching.FULL, Batching.MASKED)
 """Rows whose sequences dynamic context parallelism can share by length."""
 REASONS: Final[dict[Reject, str]] = {
@@ -178,15 +179,27 @@ def _not_dividing(degrees: I64, sizes: list[int]) -> Bool:
 
 def _context(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     active = plans.cp > 1
-    kv_heads = [p.kv_heads for p in parts_of(problem) if isinstance(p, Attention)]
     one_stream = all(s.role is StackRole.DECODER for s in problem.workload.network.stacks)
     ulysses = active & (plans.cp_kind == ContextKind.ULYSSES)
     return {
         Reject.CONTEXT_SPLIT: active & (problem.workload.sequence_tokens % (2 * plans.cp) != 0),
-        Reject.CONTEXT_HEADS: ulysses & _not_dividing(plans.cp * plans.tp, kv_heads),
+        Reject.CONTEXT_HEADS: ulysses & ~deals_heads(problem, plans.cp * plans.tp),
         Reject.CONTEXT_KIND: active & (not one_stream),
         Reject.CONTEXT_DYNAMIC: (plans.dynamic_cp == 1) & (problem.workload.lengths.batching not in DEALT),
     }
+
+
+def deals_heads(problem: Problem, ranks: I64) -> Bool:
+    """Whether Ulysses can deal heads to so many ranks: they divide the key-value heads of every attention.
+
+    An engine that repeats keys takes more ranks as well: a multiple of those heads that divides the queries'.
+    """
+    dealt = np.ones(len(ranks), np.bool_)
+    for part in parts_of(problem):
+        if isinstance(part, Attention):
+            repeated = (part.heads % ranks == 0) & (ranks % part.kv_heads == 0)
+            dealt &= (part.kv_heads % ranks == 0) | (repeated & (REPEATED_KEYS in problem.engine.has))
+    return dealt
 
 
 def _experts(problem: Problem, plans: Plans) -> dict[Reject, Bool]:

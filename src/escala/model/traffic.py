@@ -60,12 +60,14 @@ def context_bytes(part: Attention, shape: Shape) -> tuple[F64, F64]:
     """What context ranks exchange for one attention: keys and values of all ranks, or heads of one rank.
 
     Whole: tokens * cp * (k + v) * bytes / tp. One rank's queries, keys, values and outputs: tokens * (q + k +
-    v + out) * bytes / tp, bytes of a number.
+    v + out) * bytes / tp, bytes of a number; of fewer key-value heads than ranks each has a copy.
     """
     key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
     query_out = part.heads * (part.head_dim + part.value_head_dim)
+    copies = np.maximum(shape.cp * shape.tp / part.kv_heads, 1.0)
     whole_bytes = shape.tokens * shape.cp * key_value / shape.tp * shape.element_bytes
-    return whole_bytes, shape.tokens * (query_out + key_value) / shape.tp * shape.element_bytes
+    dealt = query_out + copies * key_value
+    return whole_bytes, shape.tokens * dealt / shape.tp * shape.element_bytes
 
 
 def mixer_bytes(part: Mixer, shape: Shape) -> F64:

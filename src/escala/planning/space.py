@@ -11,6 +11,8 @@ from functools import cache
 from itertools import product
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from escala.model.network import Attention, Experts, FeedForward, Mixer, StackRole
 from escala.model.plan import (
     PLACEMENTS,
@@ -25,7 +27,7 @@ from escala.model.plan import (
     Split,
 )
 from escala.model.problem import Problem
-from escala.model.rejects import parts_of, unseen_format
+from escala.model.rejects import deals_heads, parts_of, unseen_format
 
 # the space has micro-batches up to 64 samples, and of short samples up to 131,072 tokens or 1,024 samples
 MAX_MICRO_BATCH: Final = 64
@@ -305,7 +307,9 @@ def _context_choices(problem: Problem, limits: SpaceLimits, tp: int, cp: int) ->
         return limits.keep("cp_kind", (int(ContextKind.RING),))
     heads = [p.kv_heads for p in parts_of(problem) if isinstance(p, Attention)]
     kinds = [int(ContextKind.RING), int(ContextKind.ALL_GATHER)]
-    if all(count % (cp * tp) == 0 for count in heads):
+    # repeated keys are tried only when asked for: they send more than they have
+    asked = "cp_kind" in limits.fixed and deals_heads(problem, np.array([cp * tp]))[0]
+    if asked or all(count % (cp * tp) == 0 for count in heads):
         kinds.append(int(ContextKind.ULYSSES))
     return limits.keep("cp_kind", tuple(kinds))
 
