@@ -248,3 +248,58 @@ def test_blocks_are_a_list_of_tables():
     with pytest.raises(InvalidInput, match="blocks is no list of tables"):
         network_from_description({"network": SMALL, "blocks": {"every": 2}}, "mine.toml")
     assert "number 1 is missing or no table" in refusal([3])  # type: ignore[list-item]
+
+
+def described(network: dict[str, Any], *blocks: dict[str, Any]) -> Any:
+    return network_from_description({"network": network, "blocks": list(blocks)}, "mine.toml")
+
+
+def test_hybrid_of_delta_rules_and_gated_attention_is_the_published_one():
+    delta = {"scan": "delta", "scan_heads": 32, "scan_key_heads": 16}
+    keys = {"hidden": 2048, "layers": 48, "heads": 16, "kv_heads": 2, "head_dim": 256, "vocab": 151936}
+    experts = {"experts": 512, "top_k": 10, "expert_ffn": 512, "shared_ffn": 512}
+
+    found = described(
+        {**keys, **experts, **delta, "gate": True, "qk_norm": True}, {"every": 4, "scan": "none"}
+    )
+
+    # 48 gates of the shared expert, which a description does not know
+    published = network_parameters(networks.network("qwen3-next-80b-a3b")).total
+    assert network_parameters(found).total + 48 * 2048 == published
+
+
+def test_layers_of_one_part_are_those_of_nemotron_h():
+    published = networks.network("nemotron-h-8b")
+    names = [published.main.blocks[kind].name for kind in published.main.pattern]
+    mixer = {"parts": ["mixer"], "scan": "state-space", "scan_heads": 128, "scan_key_heads": 8}
+    keys = {"hidden": 4096, "layers": 52, "heads": 32, "kv_heads": 8, "ffn": 21504, "vocab": 131072}
+
+    found = described(
+        {**keys, **mixer, "scan_dim": 64, "chunk": 128, "gated": False, "norms": 1},
+        {"layers": [i for i, name in enumerate(names) if name == "attention"], "parts": ["attention"]},
+        {"layers": [i for i, name in enumerate(names) if name == "feed-forward"], "parts": ["feed-forward"]},
+    )
+
+    assert [each.parts for each in found.main.blocks] == [each.parts for each in published.main.blocks]
+    assert found.main.pattern == published.main.pattern
+    assert network_parameters(found).total == network_parameters(published).total
+
+
+def test_selected_keys_are_those_of_deepseek_v32():
+    latent = {"head_dim": 192, "value_dim": 128, "query_rank": 1536, "kv_rank": 512, "rope_dim": 64}
+    keys = {"hidden": 7168, "layers": 61, "heads": 128, "vocab": 129280, "ffn": 18432}
+    experts = {"experts": 256, "top_k": 8, "expert_ffn": 2048, "shared_ffn": 2048}
+
+    found = described(
+        {**keys, **latent, **experts, "select": 2048, "index_heads": 64}, {"layers": [0, 1, 2], "experts": 0}
+    )
+
+    published = networks.network("deepseek-v3.2")
+    assert network_parameters(found).total == network_parameters(published).total
+    assert found.main.blocks[0].parts == published.main.blocks[0].parts
+
+
+def test_mixers_that_cannot_be_are_refused():
+    assert "scan_key_heads = 3 does not divide scan_heads = 4" in refusal(scan="delta", scan_key_heads=3)
+    assert "a layer has a mixer but no scan" in refusal(parts=["mixer"])
+    assert "missing required field `heads`" in refusal(heads=0)

@@ -96,6 +96,15 @@ def test_blocks_without_attention_are_refused_by_name():
         adopt(model, parts_of(model))
 
 
+@pytest.mark.parametrize("name", ["conv1d", "indexer"])
+def test_what_mixes_tokens_or_selects_keys_beside_attention_is_refused_by_name(name):
+    model = built("llama")
+    setattr(model.model.layers[1].self_attn, name, torch.nn.Conv1d(4, 4, 1))
+
+    with pytest.raises(InvalidInput, match=rf"beside attention \(model\.layers\.1\.self_attn\.{name}\)"):
+        adopt(model, parts_of(model))
+
+
 def test_sinks_of_attention_are_refused_when_they_are_passed():
     from escala.parallel.huggingface import attend
 

@@ -208,6 +208,13 @@ what_options = stacked(
     click.option("--images", type=Whole(0, 10_000), help="Images in one sample, for networks with a tower."),
     click.option("--image", type=Pixels(), metavar="HxW", help="Height and width of an image in pixels."),
     click.option(
+        "--predict",
+        type=Whole(0, 16),
+        default=0,
+        metavar="N",
+        help="Train N layers that predict further tokens (MTP); no network has them by itself.",
+    ),
+    click.option(
         "--optimizer",
         type=Word(),
         default="adamw",

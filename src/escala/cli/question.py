@@ -50,6 +50,7 @@ def question_of(network: "Network", given: Mapping[str, Any], cluster: "Cluster"
         lengths=() if given["lengths"] is None else lengths_of(given["lengths"]),
         batching=given["batching"],
         expert_loads=None if given["expert_loads"] is None else expert_loads_of(given["expert_loads"]),
+        predictions=given["predict"],
     )
 
 

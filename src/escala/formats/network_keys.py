@@ -42,11 +42,16 @@ class LayerKeys:
     full attention. `bias` is on every linear map, `qkv_bias` on queries, keys and values only. `kv_rank`
     makes the attention latent, with `query_rank`, `rope_dim` (a part of head_dim) and `value_dim`.
     `experts` 0 is a dense layer; `expert_ffn` is the width of one routed expert, `shared_ffn` that of all
-    shared ones together. `capacity_factor` bounds the tokens of an expert, in `padded` buffers or as routed;
-    `load_deviation` is the standard deviation of loads over their mean, `loads` are measured ones.
+    shared ones together, `expert_stream` what experts read and write where that is not the hidden width.
+    `capacity_factor` bounds the tokens of an expert, in `padded` buffers or as routed; `load_deviation` is
+    the standard deviation of loads over their mean, `loads` are measured ones.
+    `gate` is an output gate of attention. `select` keys are chosen by `index_heads` of `index_dim`.
+    `scan` makes the layer a recurrent mixer of `scan_heads` (0: as heads), sharing `scan_key_heads` (0: as
+    many), with a state of `state_dim` x `scan_dim`, chunks of `chunk` tokens and a convolution over `taps`.
+    `parts` says what a layer is made of, where that is not attention (or mixer) and feed-forward.
     """
 
-    heads: Width
+    heads: OrNone = 0
     kv_heads: OrNone = 0
     head_dim: OrNone = 0
     value_dim: OrNone = 0
@@ -65,6 +70,19 @@ class LayerKeys:
     top_k: Width = 1
     expert_ffn: OrNone = 0
     shared_ffn: OrNone = 0
+    expert_stream: OrNone = 0
+    gate: bool = False
+    select: OrNone = 0
+    index_heads: OrNone = 0
+    index_dim: OrNone = 128
+    scan: Literal["none", "state-space", "delta", "channel-delta", "lightning"] = "none"
+    scan_heads: OrNone = 0
+    scan_key_heads: OrNone = 0
+    scan_dim: Width = 128
+    state_dim: Width = 128
+    chunk: Width = 64
+    taps: OrNone = 4
+    parts: tuple[Literal["attention", "mixer", "feed-forward"], ...] = ()
     capacity_factor: Factor | None = None
     padded: bool = True
     load_deviation: Annotated[float, Meta(ge=0, le=100)] | None = None

@@ -3,7 +3,7 @@
 The keys are in `network_keys`; TOML is the form to write, YAML and JSON hold the same keys.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
@@ -22,8 +22,10 @@ from escala.model.network import (
     Experts,
     FeedForward,
     Head,
+    Mixer,
     Network,
     Part,
+    Scan,
     Stack,
     StackRole,
 )
@@ -104,16 +106,50 @@ def _stack(network: NetworkKeys, layers: list[LayerKeys], source: str) -> Stack:
 
 
 def _block(network: NetworkKeys, layer: LayerKeys, source: str) -> Block:
+    feed = "experts" if layer.experts else "dense"
+    wanted = layer.parts or ("attention" if layer.scan == "none" else "mixer", "feed-forward")
+    make: dict[str, Callable[[NetworkKeys, LayerKeys, str], Part]] = {
+        "attention": _attention,
+        "mixer": _mixer,
+        "feed-forward": _feed_forward,
+    }
+    words = [feed if each == "feed-forward" else each for each in wanted]
     return Block(
-        name="experts" if layer.experts else "dense",
-        parts=(_attention(network, layer, source), _feed_forward(network, layer, source)),
+        name=feed if wanted == ("attention", "feed-forward") else ", ".join(words),
+        parts=tuple(make[each](network, layer, source) for each in wanted),
         norms=layer.norms,
         norm_weights=NORM_WEIGHTS[network.norm],
         is_parallel=layer.parallel,
     )
 
 
+def _mixer(network: NetworkKeys, layer: LayerKeys, source: str) -> Mixer:
+    if layer.scan == "none":
+        raise InvalidInput(f"{source}: a layer has a mixer but no scan; write scan = 'delta' or another")
+    scan, heads = Scan(layer.scan), layer.scan_heads or layer.heads
+    shared = layer.scan_key_heads or heads
+    if not heads or heads % shared:
+        raise InvalidInput(f"{source}: scan_key_heads = {shared} does not divide scan_heads = {heads}")
+    one = shared if scan in (Scan.STATE_SPACE, Scan.DELTA) else heads
+    wide = scan in (Scan.STATE_SPACE, Scan.LIGHTNING)
+    return Mixer(
+        scan=scan,
+        heads=heads,
+        key_heads=one,
+        key_dim=layer.state_dim,
+        value_dim=layer.scan_dim,
+        taps=0 if scan is Scan.LIGHTNING else layer.taps,
+        chunk_tokens=layer.chunk,
+        norm_dim=layer.scan_dim * (heads if wide else 1),
+        has_bias=layer.bias,
+        has_output_bias=layer.bias,
+        has_convolution_bias=scan is Scan.STATE_SPACE,
+    )
+
+
 def _attention(network: NetworkKeys, layer: LayerKeys, source: str) -> Attention:
+    if not layer.heads:
+        raise InvalidInput(f"{source}: in [network], missing required field `heads`, which attention needs")
     dim = layer.head_dim or _even_head_dim(network, layer, source)
     groups = layer.kv_heads or layer.heads
     if layer.heads % groups:
@@ -121,13 +157,17 @@ def _attention(network: NetworkKeys, layer: LayerKeys, source: str) -> Attention
     if layer.kv_rank and layer.rope_dim >= dim:
         raise InvalidInput(f"{source}: rope_dim = {layer.rope_dim} is part of head_dim = {dim}; write less")
     return Attention(
-        kind=AttentionKind.SLIDING if layer.window else AttentionKind.FULL,
+        kind=_kind(layer),
         heads=layer.heads,
         kv_heads=groups,
         head_dim=dim,
         value_head_dim=layer.value_dim or dim,
         is_causal=network.role == "decoder",
         window_tokens=layer.window or None,
+        top_tokens=layer.select or None,
+        index_heads=layer.index_heads if layer.select else 0,
+        index_dim=layer.index_dim if layer.select and layer.index_heads else 0,
+        gate_dim=dim if layer.gate else 0,
         query_rank=layer.query_rank,
         kv_rank=layer.kv_rank,
         rope_head_dim=layer.rope_dim,
@@ -136,6 +176,12 @@ def _attention(network: NetworkKeys, layer: LayerKeys, source: str) -> Attention
         has_qk_norm=layer.qk_norm,
         other_parameters=2 * dim if layer.qk_norm else 0,
     )
+
+
+def _kind(layer: LayerKeys) -> AttentionKind:
+    if layer.select:
+        return AttentionKind.SPARSE
+    return AttentionKind.SLIDING if layer.window else AttentionKind.FULL
 
 
 def _even_head_dim(network: NetworkKeys, layer: LayerKeys, source: str) -> int:
@@ -159,6 +205,7 @@ def _feed_forward(network: NetworkKeys, layer: LayerKeys, source: str) -> Part:
         is_gated=layer.gated,
         has_bias=layer.bias,
         shared_width=layer.shared_ffn,
+        latent_dim=layer.expert_stream,
         capacity_factor=layer.capacity_factor,
         is_padded=layer.padded,
         load_deviation=layer.load_deviation,

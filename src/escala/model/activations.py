@@ -14,7 +14,7 @@ from escala.model.efficiency import kernel_of
 from escala.model.engine import AttentionKernel, Autocast, EngineMemory, SelectiveKind
 from escala.model.loads import experts_of, on_bad_draw, on_busiest
 from escala.model.matmuls import Shape, stack_shape
-from escala.model.mixers import mixer_kept_bytes
+from escala.model.mixers import eager_norm_bytes, mixer_kept_bytes
 from escala.model.network import (
     Attention,
     AttentionKind,
@@ -30,6 +30,7 @@ from escala.model.network import (
 from escala.model.plan import Compile, Plans, Precision
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
+from escala.model.selection import selected_bytes
 from escala.model.traced import footprint_bytes, format_codes, traced_part
 from escala.model.traces import Traced
 from escala.model.workload import Method
@@ -282,7 +283,7 @@ def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shap
     if isinstance(part, Attention):
         return attention_bytes(problem, part, shape)
     if isinstance(part, Mixer):
-        return mixer_kept_bytes(part) * shape.tokens / shape.tp
+        return (mixer_kept_bytes(part) + _gated_norm_bytes(memory, plans, part)) * shape.tokens / shape.tp
     if isinstance(part, FeedForward):
         return 2.0 * _tensors(memory, plans, part.is_gated, frozen) * part.width * shape.tokens / shape.tp
     if isinstance(part, Experts):
@@ -293,6 +294,12 @@ def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shap
     if isinstance(part, Linear):
         return 2.0 * shape.tokens * part.inputs
     return np.zeros_like(shape.tokens)
+
+
+def _gated_norm_bytes(memory: EngineMemory, plans: Plans, part: Mixer) -> F64:
+    """What the norm of a mixer keeps in fp32 where the engine's norms are eager and nothing compiles them."""
+    is_eager = (memory.norm_bytes > memory.compiled_norm_bytes) & (plans.compile == Compile.OFF)
+    return np.where(is_eager, eager_norm_bytes(part), 0.0)
 
 
 def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
@@ -323,7 +330,7 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
         extra = extra + 2.0 * (part.heads * part.gate_dim + out) * tokens
     if part.kind is AttentionKind.SPARSE and is_flash(problem):
         indices = 4.0 * (part.top_tokens or 0) * shape.tokens
-        return tokens * _selected_bytes(part, query, out) + extra + indices
+        return tokens * selected_bytes(part, query, out) + extra + indices
     if memory.pins_fused_qkv and part.heads == part.kv_heads:
         extra = extra + 2.0 * (query + key_value) * tokens
     elif memory.pins_fused_qkv:
@@ -334,15 +341,6 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     expanded = whole if memory.expands_kv else key_value
     scores = score_bytes(problem) * part.heads * _window(part, shape)
     return tokens * (2.0 * query + 2.0 * expanded + 2.0 * out + scores) + extra
-
-
-def _selected_bytes(part: Attention, query: int, out: int) -> float:
-    """Bytes a token of attention to selected keys: 2 q + 2 (k + v) + 2 out + 4 heads, or in the low rank."""
-    if not part.kv_rank:
-        key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
-        return 2.0 * (query + key_value + out) + 4.0 * part.heads
-    low = part.heads * (2 * part.kv_rank + part.rope_head_dim)
-    return 2.0 * (query + low + out) + 4.0 * part.heads
 
 
 def _kept_keys(part: Attention, shape: Shape) -> F64 | float:

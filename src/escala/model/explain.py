@@ -13,8 +13,10 @@ from escala.model import efficiency, ends, layers, memory, pipeline, replicas, s
 from escala.model.estimate import Estimate
 from escala.model.flops import model_flop, reference_peak_flop_per_s, work_by_kind
 from escala.model.memory import MemoryKinds, Phases
+from escala.model.network import Attention, Mixer
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
+from escala.model.rejects import parts_of
 from escala.model.states import keeps_whole_gradients
 from escala.model.steptime import StepTime
 
@@ -102,7 +104,7 @@ def explain(problem: Problem, estimate: Estimate, row: int = 0) -> Explanation:
     step_s = float(estimate.step_s[row])
     peak = reference_peak_flop_per_s(problem)
     return Explanation(
-        terms=tuple(_term(name, float(getattr(estimate.time, name)[row]), step_s) for name in TERMS),
+        terms=tuple(_term(problem, name, float(getattr(estimate.time, name)[row]), step_s) for name in TERMS),
         waterfall=tuple(_waterfall(problem, estimate, row)),
         ledger=tuple(_entry(problem, plan, name, estimate, row) for name in LEDGER),
         phase_bytes={f.name: float(getattr(estimate.memory.phases, f.name)[row]) for f in fields(Phases)},
@@ -111,12 +113,20 @@ def explain(problem: Problem, estimate: Estimate, row: int = 0) -> Explanation:
     )
 
 
-def _term(name: str, seconds: float, step_s: float) -> Term:
-    title, function = TERMS[name]
+def _term(problem: Problem, name: str, seconds: float, step_s: float) -> Term:
+    title, function = _titled(problem, name)
     formula, source = words(function)
     return Term(
         name=name, title=title, seconds_s=seconds, share=seconds / step_s, formula=formula, source=source
     )
+
+
+def _titled(problem: Problem, name: str) -> tuple[str, Callable[..., Any]]:
+    """Title and formula of a term; where layers scan, attention is (also) that."""
+    if name != "attention_s" or not any(isinstance(part, Mixer) for part in parts_of(problem)):
+        return TERMS[name]
+    attends = any(isinstance(part, Attention) for part in parts_of(problem))
+    return "attention and scans" if attends else "scans", efficiency.scan_s
 
 
 def words(function: Callable[..., Any]) -> tuple[str, str]:
@@ -132,7 +142,8 @@ def _waterfall(problem: Problem, estimate: Estimate, row: int) -> list[Fall]:
     speed = reference_peak_flop_per_s(problem) * plan.devices
     ideal = {kind: flop / speed for kind, flop in work_by_kind(problem.workload).items()}
     falls = []
-    for name, (title, function) in TERMS.items():
+    for name in TERMS:
+        title, function = _titled(problem, name)
         lost = float(getattr(estimate.time, name)[row]) - ideal.get(name, 0.0)
         if abs(lost) > 1e-4 * step_s:
             label = f"{title} below peak" if name in ideal else title

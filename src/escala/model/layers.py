@@ -237,13 +237,14 @@ def _product_backward_s(problem: Problem, matmul: Matmul, speed: F64, width: F64
 def _launch_ratio(problem: Problem, plans: Plans, block: Block) -> F64:
     """Launches of a layer over those of a dense transformer layer.
 
-    With experts: those of routing and permutation + those of each expert of the rank. Convolutions have few.
-    Of a traced block: those that were seen, of 35.
+    With experts: those of routing and permutation + those of each expert of the rank, half a layer fewer
+    where experts are the whole layer. Convolutions have few. Of a traced block: those that were seen, of 35.
     """
     experts = [part.experts for part in block.parts if isinstance(part, Experts)]
     if experts:
         time = problem.engine.time
-        return time.moe_dispatch_ratio + time.expert_dispatch_ratio * sum(experts) / plans.ep
+        alone = 0.5 if len(block.parts) == 1 else 0.0
+        return time.moe_dispatch_ratio - alone + time.expert_dispatch_ratio * sum(experts) / plans.ep
     seen = traced_part(block)
     if seen is not None:
         return np.full(len(plans), seen.launches / LAYER_LAUNCHES)

@@ -23,6 +23,7 @@ from escala.model.network import (
 )
 from escala.model.plan import ContextKind, Plans
 from escala.model.precision import compute_bytes
+from escala.model.selection import core_width
 from escala.model.traces import Attended, Grows, Product, Traced
 
 
@@ -335,18 +336,6 @@ def _core(part: Attention, shape: Shape) -> Core:
         width=core_width(part),
         is_aligned=part.head_dim % 8 == 0,
     )
-
-
-def core_width(part: Attention) -> int:
-    """Query + value width of a score; where latent keys are selected, the low rank twice + the rotary part.
-
-    A selection differs from query to query, so the kernel reads the latent keys as they are, one for all
-    heads, and both maps of the keys move to queries and outputs.
-    Source: DeepSeek-AI 2025 (DeepSeek-V3.2), section 2.1 (MQA mode) and appendix A.
-    """
-    if part.kind is AttentionKind.SPARSE and part.kv_rank:
-        return 2 * part.kv_rank + part.rope_head_dim
-    return part.head_dim + part.value_head_dim
 
 
 def _index_core(part: Attention, shape: Shape) -> list[Core]:

@@ -223,6 +223,17 @@ def mixer_kept_bytes(part: Mixer) -> float:
     return gated + 2.0 * scores + inverses + decays
 
 
+def eager_norm_bytes(part: Mixer) -> float:
+    """Bytes a token more where the gated norm at the output is made of several operations, in fp32.
+
+    Eager: input and gate in fp32, the gate's activation in fp32 and the normed values twice, 12 a value;
+    lightning attention norms before a gate of its own, 6. A state space has its norm in the kernel.
+    Source: Qwen3NextRMSNormGated and MiniMaxRMSNorm of transformers 5.24, traced.
+    """
+    more = {Scan.DELTA: 12.0, Scan.CHANNEL_DELTA: 12.0, Scan.LIGHTNING: 6.0}
+    return more.get(part.scan, 0.0) * part.values
+
+
 def state_bytes(part: Mixer, number_bytes: float = 2.0) -> float:
     """What one sequence keeps to go on: heads * keys * values in fp32 + the taps of the convolution."""
     taps = max(part.taps - 1, 0) * part.mixed * number_bytes

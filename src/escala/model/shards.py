@@ -119,10 +119,11 @@ def _trained_ends(stack: Stack) -> Stack:
 def end_parameters(network: Network, pairs: Slots, tp: F64) -> F64:
     """Embedding on the first rank, head and final norm on the last; a tied table is on both when they differ.
 
-    Vocabulary tables are split by tensor parallelism.
+    So is one that predicts further tokens, which are embedded on the last rank. Vocabulary tables are split
+    by tensor parallelism.
     """
     front, back = _ends(network)
-    tied = any(stack.head is not None and stack.head.is_tied for stack in network.stacks)
+    tied = any(s.head is not None and (s.head.is_tied or s.head.predictions > 1) for s in network.stacks)
     embedding = front.embedding / tp + front.replicated
     head = back.head / tp + back.replicated
     copy = np.where(pairs.has_embedding > 0, 0.0, front.embedding / tp) if tied else 0.0

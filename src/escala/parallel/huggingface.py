@@ -114,6 +114,11 @@ def _is_attention(module: Any) -> bool:
     return hasattr(module, "is_causal") and hasattr(module, "layer_idx")
 
 
+def _passes_tokens_by(where: str, module: nn.Module) -> bool:
+    """Whether a module mixes tokens past attention, or says which keys attention sees."""
+    return isinstance(module, nn.Conv1d) or where.rpartition(".")[2] == "indexer"
+
+
 def _refuse(model: Any, parts: Parts) -> None:
     import transformers
 
@@ -125,6 +130,9 @@ def _refuse(model: Any, parts: Parts) -> None:
     without = [block for block in parts.blocks if not attentions(model.get_submodule(block))]
     if without:
         raise InvalidInput(f"{name} has blocks without attention ({without[0]}); it is not run yet")
+    mixing = [where for where, each in model.named_modules() if _passes_tokens_by(where, each)]
+    if mixing:
+        raise InvalidInput(f"{name} mixes tokens or selects keys beside attention ({mixing[0]}): not run yet")
     dropped = dropouts(model.config)
     if dropped:
         said = ", ".join(f"{key} {value}" for key, value in dropped.items())

@@ -18,6 +18,7 @@ from escala.model.loads import with_loads
 from escala.model.network import Network, StackRole
 from escala.model.plan import Precision
 from escala.model.precision import RECIPES, code, recipe
+from escala.model.predictions import with_predictions
 from escala.model.problem import Problem
 from escala.model.workload import Batching, Lengths, Lora, Method, Optimizer, OptimizerKind, Workload
 from escala.planning.space import SpaceLimits, divisors, is_processor
@@ -70,6 +71,7 @@ class Question:
     lengths: tuple[float, ...] = ()
     batching: str | None = None
     expert_loads: float | tuple[float, ...] | None = None
+    predictions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,7 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
     batch, more = _batch(question, tokens)
     method = _method(question)
     network, seen = _with_images(question, tokens)
+    network = with_predictions(network, question.predictions)
     if question.freeze:
         names = tuple(name.strip().lower() for name in question.freeze)
         network = freeze(network, names, adapts=method in ADAPTED)

@@ -27,10 +27,10 @@ from escala.report.layout import (
 )
 from escala.report.load_view import load_words
 from escala.report.measured_text import lacking
-from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, seconds
+from escala.report.numbers import EMPTY, FULL, count, flop_rate, gib, seconds, short
 from escala.report.reasoning_text import print_full
 from escala.report.trace_text import print_trace
-from escala.units import percent
+from escala.units import percent, show_bytes
 
 SHOWN_SHARE: Final = 0.0005
 BAR: Final = 20
@@ -47,6 +47,8 @@ def print_explained(console: Console, given: Explained) -> None:
     print_waterfall(console, given)
     print_terms(console, given)
     print_memory(console, given)
+    if len(given.layer_kinds) > 1:
+        print_kinds(console, given)
     if given.trace is not None:
         print_trace(console, given.trace)
     print_others(console, given)
@@ -161,6 +163,23 @@ def print_memory(console: Console, given: Explained) -> None:
     if given.expert_load is not None:
         hanging(console, "Experts", flow(load_words(given.expert_load), room(console)))
     hanging(console, "Host", flow([f"{gib(given.plan.host_memory_bytes)} GiB a node"], room(console)))
+    put(console)
+
+
+def print_kinds(console: Console, given: Explained) -> None:
+    """Each kind of layer: its parts, its share of the work, what it keeps, what a sequence leaves in it."""
+    put(console, Text("Kinds of layers", style=STRONG))
+    for each in given.layer_kinds:
+        size = f"{each.layers} × {short(each.parameters)} parameters, {percent(each.flop_share)} of the work"
+        apart(console, Text(each.name), Text(size), indent=2)
+        for part in each.parts:
+            put(console, Text(part, style=QUIET), indent=4)
+        left = [f"{show_bytes(each.token_bytes)} a token" if each.token_bytes else ""]
+        left.append(f"{show_bytes(each.fixed_bytes)} whatever its length" if each.fixed_bytes else "")
+        leaves = " and ".join(word for word in left if word)
+        kept = f"keeps {show_bytes(each.kept_bytes)} a layer and micro-batch"
+        ends = f"; a sequence leaves {leaves}" if leaves else ""
+        put(console, Text(f"{kept}{ends}", style=QUIET), indent=4)
     put(console)
 
 

@@ -8,6 +8,7 @@ from escala.model import explain
 from escala.model.estimate import estimate
 from escala.model.explain import Explanation
 from escala.model.flops import convention, reference_peak_flop_per_s
+from escala.model.kinds import LayerKind, layer_kinds_of
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -98,6 +99,7 @@ class Explained:
     terms: tuple[TermView, ...]
     memory: tuple[HeldView, ...]
     memory_phases_bytes: dict[str, float]
+    layer_kinds: tuple[LayerKind, ...]
     families: tuple[FamilyView, ...]
     sensitivity: tuple[ChangeView, ...]
     mfu_convention: str
@@ -143,6 +145,7 @@ def explained(file: PlanFile, row: int) -> Explained:
         terms=_terms(story) if story else (),
         memory=_held(story) if story else (),
         memory_phases_bytes=_phases(story) if story else {},
+        layer_kinds=layer_kinds_of(problem, plan) if story else (),
         families=family_views(asked),
         sensitivity=tuple(_change(each) for each in sensitivity(problem, plan)) if story else (),
         mfu_convention=convention(problem.accelerator, plan.precision),

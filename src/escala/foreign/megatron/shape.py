@@ -166,7 +166,9 @@ def options_for(network: Network) -> dict[str, int | float | str | bool] | None:
     attention, rest = block.parts
     if not isinstance(attention, Attention) or not isinstance(rest, FeedForward | Experts):
         return None
-    if attention.kind is not AttentionKind.FULL or attention.kv_rank or not rest.is_gated:
+    if attention.kind is not AttentionKind.FULL or attention.kv_rank or attention.gate_dim:
+        return None
+    if not rest.is_gated or (isinstance(rest, Experts) and rest.latent_dim):
         return None
     assert stack.embedding is not None
     assert stack.head is not None
