@@ -220,7 +220,8 @@ def _batch(question: Question, sequence_tokens: int) -> tuple[int, tuple[Assumed
     tuned = question.method != Method.PRETRAIN
     most = max(TUNED_SEQUENCES, devices)
     batch = _dealt(devices, TUNED_SEQUENCES, most) if tuned else default_batch(sequence_tokens, devices)
-    value = f"{batch:,} sequences, {batch * sequence_tokens:,} tokens"
+    total = "" if question.lengths else f", {batch * sequence_tokens:,} tokens"
+    value = f"{batch:,} sequences{total}"
     return batch, (_assumed("global batch", value, _batch_reason(batch, devices, tuned), "--global-batch"),)
 
 
