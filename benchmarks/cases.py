@@ -115,6 +115,8 @@ def _techniques(row: Mapping[str, str], text: str) -> dict[str, Value]:
         found |= {"offload_params": "cpu", "offload_optimizer": "cpu"}
     if "8bit" in text:
         found["optimizer"] = "adamw-8bit"
+    if "low-memory recipe" in text:
+        found["optimizer"] = "paged_adamw_8bit"  # of torchtune, 8B_full_single_device
     rank = re.search(r"\br=(\d+)", text)
     if rank:
         found["lora_rank"] = int(rank[1])

@@ -112,7 +112,8 @@ def test_the_smallest_change_is_one_setting(
 
 
 def test_more_devices_are_the_change_where_no_setting_helps(judge: Judge) -> None:
-    own = judge(model="llama-3.1-70b", gpus=8, zero=3, micro_batch=1, accumulation=64, precision="bf16")
+    job = {"model": "llama-3.1-70b", "zero": 3, "micro_batch": 1, "accumulation": 64, "precision": "bf16"}
+    own = judge(gpus=8, engine="llm-foundry", **job)  # which offloads nothing
 
     change = smallest_change(own)
 

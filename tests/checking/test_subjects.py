@@ -105,8 +105,8 @@ def test_the_engine_is_that_of_the_tool(
 
 
 def test_an_optimizer_that_nobody_modelled_is_a_gap(subject: Callable[..., Subject]) -> None:
-    assert subject(model="llama-3.1-8b", optimizer="adafactor").gaps == (
-        "the optimizer adafactor: estimated as AdamW, which needs more memory",
+    assert subject(model="llama-3.1-8b", optimizer="lamb").gaps == (
+        "the optimizer lamb: estimated as AdamW, which needs more memory",
     )
 
 

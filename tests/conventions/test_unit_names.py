@@ -32,9 +32,9 @@ NAMED = words("after before")
 # What is counted (plurals), and extents in elements; `inside` counts ranks, `pattern` holds codes of blocks.
 COUNTS = words(
     """
-    batches buckets cables channels choices clients configurations cores count counts devices experts
-    fragments groups heads hops hours inputs keys launches layers levels maps messages moments nodes norms
-    outputs
+    batches buckets cables channels choices clients columns configurations cores count counts devices
+    experts fragments groups heads hops hours inputs keys launches layers levels maps messages moments nodes
+    norms outputs
     parameters patches pixels positions predictions queries ranks rounds rows samples sharers splits
     stages steps streams taps tensors tiles types
     """
@@ -50,8 +50,8 @@ COUNTING = words("Launches MixerParameters Parameters Passes Products Shards Slo
 PLAN = words(
     """
     dp zero reshard shard tp sp pp cp ep etp micro_batch micro_batches recompute schedule split stage_split
-    cp_kind dynamic_cp dispatcher placement precision compile fused_loss local_wire
-    offload_optimizer offload_params offload_activations reject regime verdict
+    cp_kind dynamic_cp dispatcher placement precision compile fused_loss local_wire optimizer_step
+    offload_optimizer offload_params offload_activations reject regime verdict device_verdict host_verdict
     """
 )
 

@@ -7,7 +7,7 @@ import pytest
 from emitting.fakes import FAKES, PIPED, PLAIN, SCHEDULER, SHARDING
 from escala.emitting.fits import changes, fit, fits, step_of
 from escala.foreign.orders import lacking
-from escala.model.plan import Compile, ContextKind, Plan, Precision, Recompute
+from escala.model.plan import Compile, ContextKind, Offload, Plan, Precision, Recompute
 from foreign.plans import ORDERS
 
 TARGETS = [each.TARGET for each in FAKES.values()]
@@ -87,7 +87,9 @@ def test_a_method_that_is_lacking_has_no_nearest_plan() -> None:
 
 
 def test_a_plan_whose_time_is_not_predicted_has_no_loss() -> None:
-    nearest = fit(SHARDING.TARGET, ORDERS["zero-3-offload"]).nearest
+    order = ORDERS["zero-3-offload"]
+    on_disks = replace(order, plan=replace(order.plan, offload_optimizer=Offload.NVME))
+    nearest = fit(SHARDING.TARGET, on_disks).nearest
 
     assert nearest is not None
     assert nearest.ratio is None

@@ -41,6 +41,9 @@ in_network_reduction = true
 memory = "2 TiB"
 pcie = "pcie5"
 cores = 112
+memory_rate = "600 GB/s"
+nvme_read = "25 GB/s"
+nvme_write = "10 GB/s"
 
 [storage]
 read = "80 GB/s"
@@ -90,6 +93,8 @@ def test_a_full_file_is_read(tmp_path: Path):
         63e9,
         112,
     )
+    assert found.host.memory_bytes_per_s == 600e9
+    assert (found.host.nvme_read_bytes_per_s, found.host.nvme_write_bytes_per_s) == (25e9, 10e9)
     assert (found.storage.read_bytes_per_s, found.storage.write_bytes_per_s) == (80e9, 40e9)
     assert (found.site.pue, found.site.node_power_ratio, found.site.country) == (1.2, 1.45, "ES")
     assert (found.site.power_limit_w, found.site.rack_power_limit_w, found.site.devices_per_rack) == (
@@ -328,7 +333,9 @@ NEARLY_RIGHT = st.fixed_dictionaries(
     optional={
         "links": st.lists(st.dictionaries(st.sampled_from(_LINK_KEYS), SCALARS, max_size=5), max_size=3),
         "site": st.dictionaries(st.sampled_from(_SITE_KEYS), SCALARS, max_size=5),
-        "host": st.dictionaries(st.sampled_from(["memory", "pcie", "cores"]), SCALARS, max_size=3),
+        "host": st.dictionaries(
+            st.sampled_from(["memory", "pcie", "cores", "memory_rate", "nvme_read"]), SCALARS, max_size=3
+        ),
     },
 )
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from escala.errors import InvalidInput  # noqa: E402
-from escala.model.plan import Compile, Offload, Precision, Recompute  # noqa: E402
+from escala.model.plan import Compile, Offload, OptimizerStep, Precision, Recompute  # noqa: E402
 from escala.model.workload import OptimizerKind  # noqa: E402
 from escala.parallel.accumulate import split  # noqa: E402
 from escala.parallel.batch import IGNORED  # noqa: E402
@@ -174,6 +174,7 @@ def test_compiled_blocks_learn_as_eager_ones_do(alone, recompute, tmp_path, monk
     [
         ({"precision": Precision.MXFP8}, "precision mxfp8 is planned only"),
         ({"fused_loss": True}, "a fused loss is planned only"),
+        ({"optimizer_step": OptimizerStep.TILED}, "set optimizer_step to whole"),
         ({"dp": 2, "shard": 2}, "without ZeRO shards nothing"),
         ({"dp": 4, "zero": 3, "shard": 3}, "does not divide dp x cp = 4"),
         ({"dp": 2, "tp": 2, "zero": 1, "shard": 2}, "ZeRO-1 deals whole parameters"),

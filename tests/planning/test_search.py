@@ -25,10 +25,10 @@ from escala.model.network import (
 from escala.model.plan import PLACEMENTS, ContextKind, Plan, Plans, Precision, Recompute, Schedule, Split
 from escala.model.problem import Problem
 from escala.model.rejects import Reject
-from escala.model.workload import Lora, Method, Workload
+from escala.model.workload import Lora, Method, Optimizer, OptimizerKind, Phase, Workload
 from escala.planning.search import Found, Objective, search
 from escala.planning.simplicity import complexity, family_masks
-from escala.planning.space import SpaceLimits, finish_choices, groups
+from escala.planning.space import SpaceLimits, finish_choices, goes_with_offload, groups
 
 TOLERANCE = 0.05
 EVERYTHING = SpaceLimits()
@@ -113,6 +113,21 @@ CASES = {
     "LoRA": Case(
         question(network(layers=4), engine="hf-bf16", memory_gib=5.0, method=Method.LORA, lora=Lora())
     ),
+    "states on the host": Case(
+        question(network(layers=4), memory_gib=3.0),
+        SpaceLimits(fixed={"offload_params": (1,), "offload_optimizer": (1,)}),
+    ),
+    "checkpoints on the host": Case(
+        question(network(layers=8, vocab=8000), engine="trl-fsdp2", memory_gib=4.0, tokens=8192),
+        SpaceLimits(fixed={"offload_activations": (1,)}),
+    ),
+    "Muon": Case(
+        question(
+            network(layers=4),
+            memory_gib=9.0,
+            optimizer=Optimizer(kind=OptimizerKind.MUON, moments=1),
+        )
+    ),
     "fp8": Case(question(network(layers=4)), SpaceLimits(precision=Precision.FP8_TENSORWISE)),
     "every mesh order": Case(
         question(network(layers=4), devices=16), SpaceLimits(all_placements=True, fixed={"micro_batch": (1,)})
@@ -165,7 +180,7 @@ def every_plan(case: Case) -> Plans:
     names += "schedule virtual_stages split recompute recompute_layers compile fused_loss"
     table = np.array(rows, np.int64).T
     given = dict(zip(names.split(), table, strict=True))
-    blank = Plans.of([Plan(precision=case.limits.precision)])
+    blank = Plans.of([case.limits.plain])
     others = {n: np.repeat(getattr(blank, n), len(rows)) for n in Plans.__slots__ if n != "splits"}
     return Plans(**(others | {name: column.copy() for name, column in given.items()}))
 
@@ -173,6 +188,7 @@ def every_plan(case: Case) -> Plans:
 def _recompute(case: Case) -> dict[int, list[tuple[int, int]]]:
     """By pp: no, selective and full recompute, and 1 to n - 1 first layers of a rank with n."""
     allowed = case.limits.keep("recompute", tuple(int(mode) for mode in Recompute))
+    allowed = tuple(m for m in allowed if goes_with_offload(case.problem, case.limits, Recompute(m)))
     lacks = case.problem.engine.lacks
     names = {int(Recompute.SELECTIVE): "selective", int(Recompute.FIRST_LAYERS): "first-layers"}
     found = {}
@@ -346,7 +362,7 @@ def test_top_limits_the_ranking_which_has_the_recommended_plan_as_well():
 
 
 def test_nothing_fits_on_a_tiny_device():
-    found = search(question(network(layers=4), memory_gib=0.9))
+    found = search(question(network(layers=4), memory_gib=0.75))  # less than the reserve alone
 
     assert found.ranking is None
     assert found.recommended is None
@@ -395,9 +411,12 @@ def test_a_batch_that_no_degree_divides_has_no_plan():
     assert set(found.ranking.plans.dp.tolist()) == {1}
 
 
-def test_unplanned_methods_are_refused():
+def test_unplanned_phases_are_refused():
+    asked = question(network(layers=4))
+    evaluating = replace(asked, workload=replace(asked.workload, phase=Phase.EVAL))
+
     with pytest.raises(InvalidInput, match="not planned yet"):
-        search(question(network(layers=4), method=Method.ADAPTER))
+        search(evaluating)
 
 
 def test_codes_stand_for_the_names_that_they_index():

@@ -29,7 +29,7 @@ def question(name: str, gpu: str, devices: int, batch: int, tokens: int, engine:
 QUESTIONS = {
     "all may fit": question("llama-3.2-1b", "h100-sxm", 8, 64, 4096),
     "sharding is needed": question("llama-3.1-8b", "h100-sxm", 8, 64, 4096),
-    "nothing fits": question("llama-3.1-70b", "rtx-4090", 8, 8, 8192),
+    "nothing fits": question("llama-3.1-405b", "a100-sxm-80gb", 8, 8, 8192),
     "experts": question("qwen3-30b-a3b", "h100-sxm", 16, 64, 4096),
     "images": question("resnet-50", "a100-sxm-80gb", 8, 1024, 1),
     "an encoder": question("bert-large", "a100-sxm-80gb", 8, 512, 512),

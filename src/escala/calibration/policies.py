@@ -147,12 +147,14 @@ def _chunks(layers_per_stage: int) -> int:
 
 
 def offloads(row: Row) -> dict[str, Offload]:
-    """Which states live in host memory."""
+    """Which states live in host memory; FSDP keeps weights and optimizer states in one place."""
     text = row.offload.lower()
     cpu = Offload.CPU
-    whole = "full" in text or text == "cpu"
+    both = "full" in text or text == "cpu"
+    if "fsdp" in row.sharding.lower():
+        both |= "optimizer" in text or "param" in text
     return {
-        "offload_optimizer": cpu if "optimizer" in text or whole else Offload.NONE,
-        "offload_params": cpu if "param" in text or whole else Offload.NONE,
+        "offload_optimizer": cpu if "optimizer" in text or both else Offload.NONE,
+        "offload_params": cpu if "param" in text or both else Offload.NONE,
         "offload_activations": cpu if "activation" in text else Offload.NONE,
     }

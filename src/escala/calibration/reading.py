@@ -177,7 +177,7 @@ def _offloaded(row: Row, problem: Problem, plan: Plan) -> tuple[Plan, tuple[str,
         return plan, ()
     without = replace(plan, offload_activations=Offload.NONE)
     columns = Plans.of(without)
-    called = memory_of(problem, columns, deal(problem, columns)).verdict[0]
+    called = memory_of(problem, columns, deal(problem, columns)).device_verdict[0]
     return (plan if called == Verdict.DOES_NOT_FIT else without), ("offload",)
 
 

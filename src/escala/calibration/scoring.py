@@ -79,7 +79,7 @@ def _predicted(readings: Sequence[Reading]) -> list[Prediction]:
             step_ratio=widened(float(ratios[i]), reading.imputed),
             memory_bytes=float(getattr(space, COUNTED[reading.counter])[i]),
             need_share=float(shares[i]),
-            verdict=Verdict(int(least.verdict[i])),
+            verdict=Verdict(int(least.device_verdict[i])),
         )
         for i, reading in enumerate(readings)
     ]

@@ -43,6 +43,10 @@ _NODE_KEYS: Final = {
     "ports_per_device",
     "host_link",
     "host_memory",
+    "host_memory_rate",
+    "uplink_devices",
+    "nvme_read",
+    "nvme_write",
     "node_power_ratio",
 }
 # Share of the nominal memory that driver and firmware leave to programs where nobody published it.
@@ -81,6 +85,10 @@ class Node:
     ports_per_device: float
     host_link: str | None
     host_memory: Quantity | None
+    host_memory_rate: Quantity | None
+    nvme_read: Quantity | None
+    nvme_write: Quantity | None
+    uplink_devices: int
     node_power_ratio: Quantity | None
 
 
@@ -195,6 +203,10 @@ def node_of(name: str) -> Node:
         ports_per_device=float(entry.table.get("ports_per_device", 1.0)),
         host_link=entry.text("host_link", "") or None,
         host_memory=entry.optional("host_memory", "bytes"),
+        host_memory_rate=entry.optional("host_memory_rate", "bytes_per_s"),
+        nvme_read=entry.optional("nvme_read", "bytes_per_s"),
+        nvme_write=entry.optional("nvme_write", "bytes_per_s"),
+        uplink_devices=entry.count("uplink_devices") if "uplink_devices" in entry.table else 1,
         node_power_ratio=entry.optional("node_power_ratio", RATIO),
     )
 

@@ -75,7 +75,7 @@ def cluster(name: str, gpus: int | None = None) -> Cluster:
         name=known if devices == whole else f"{known}, {devices} of {whole} devices",
         groups=(_group(device, devices, entry.count("devices_per_node")),),
         links=_links(levels_of(entry), devices),
-        host=_host(node_of(device), entry.optional("host_memory", "bytes")),
+        host=_host(node_of(device), entry.optional("host_memory", "bytes"), is_usual=True),
         storage=Storage(
             read_bytes_per_s=None if read is None else read.value,
             write_bytes_per_s=None if write is None else write.value,
@@ -114,7 +114,9 @@ def cluster_for(
         groups=(_group(device, devices, per_node),),
         links=_default_links(node, devices, per_node, network),
         # a node of another size is another machine, whose memory nobody told
-        host=_host(node, node.host_memory if per_node == node.devices else None),
+        host=_host(
+            node, node.host_memory if per_node == node.devices else None, is_usual=per_node == node.devices
+        ),
         site=site(node_power_ratio=NODE_POWER_RATIO if ratio is None else ratio.value),
         source=f"default node: {node.title}",
     )
@@ -188,12 +190,21 @@ def _group(device: str, devices: int, per_node: int) -> DeviceGroup:
     )
 
 
-def _host(node: Node, memory: Quantity | None) -> Host:
+def _host(node: Node, memory: Quantity | None, *, is_usual: bool) -> Host:
+    link = None if node.host_link is None else link_quantities(node.host_link)["bandwidth"].value
+    if not is_usual:
+        return Host(memory_bytes=None, pcie_bytes_per_s=link)
+    rate, read, write = (
+        None if number is None else number.value
+        for number in (node.host_memory_rate, node.nvme_read, node.nvme_write)
+    )
     return Host(
         memory_bytes=None if memory is None else memory.value,
-        pcie_bytes_per_s=None
-        if node.host_link is None
-        else link_quantities(node.host_link)["bandwidth"].value,
+        pcie_bytes_per_s=link,
+        uplink_devices=node.uplink_devices,
+        memory_bytes_per_s=rate,
+        nvme_read_bytes_per_s=read,
+        nvme_write_bytes_per_s=write,
     )
 
 

@@ -1,6 +1,6 @@
 """Engines (framework generations) and the shared assumptions. Knows how their files look, not what they mean.
 
-data/engines/<name>.toml:   title, versions, source, lacks, and one table a number in [time] and [memory],
+data/engines/<name>.toml:   title, versions, source, lacks, has, one table a number in [time] and [memory],
                             and in [messages.BACKEND] where it is known how it sends on that backend;
                             `like` names an engine that it wraps, whose fitted factors hold for it as well
 data/assumptions.toml:      one table a number

@@ -14,10 +14,11 @@ from escala.checking.judging import Judged, judged
 from escala.foreign.facts import Value
 from escala.model.columns import Bool
 from escala.model.estimate import deal, memory_of
+from escala.model.host import PLACES
 from escala.model.memory import Verdict
 from escala.model.plan import Offload, Plan, Plans, Recompute
 from escala.model.problem import Problem
-from escala.model.rejects import needs
+from escala.model.rejects import is_unmoved, needs
 from escala.model.workload import Lora, Method
 from escala.planning.scaling import on
 from escala.planning.simplicity import describe
@@ -27,8 +28,6 @@ from escala.units import show_bytes
 LAYOUT: Final = ("tp", "pp", "cp", "ep", "zero", "micro_batch")
 """Fields of a plan whose names are those of facts."""
 MOST_DEVICES: Final = 1 << 14
-OFFLOADING: Final = ("deepspeed", "hf-deepspeed", "hf-trainer", "hf-bf16", "torchtune", "trl-fsdp2")
-"""Engines of which a file can move optimizer states to the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,8 +69,29 @@ def _attempts(problem: Problem, plan: Plan) -> Iterator[_Try]:
     singles = list(_singles(problem, plan))
     leanest = _leanest(problem, plan)
     yield from _hopeful(problem, [*singles, *_pairs(singles), leanest])
-    for attempt in (*_other_layout(problem, plan), *_more_devices(leanest), *_other_training(leanest)):
+    yield from _hopeful(problem, list(_other_layout(problem, plan)))
+    away = [each for single in (*_unmoved(problem, plan), leanest) for each in _away(single)]
+    yield from _hopeful(problem, away)
+    for attempt in (*_more_devices(leanest), *_other_training(leanest)):
         yield from _hopeful(attempt.problem, [attempt])
+
+
+def _unmoved(problem: Problem, plan: Plan) -> list[_Try]:
+    """The job as it is, and with each single change."""
+    return [_Try(title="", facts={}, problem=problem, plan=plan), *_singles(problem, plan)]
+
+
+def _away(given: _Try) -> Iterator[_Try]:
+    """The same with weights and optimizer states in host memory."""
+    plan, knows = given.plan, given.problem.engine.has
+    if plan.offload_params is Offload.NONE and plan.zero == 3 and "offload-params" in knows:
+        title = "weights and optimizer states in host memory"
+        yield replace(
+            given,
+            title=f"{given.title}, and {title}" if given.title else title,
+            facts={**given.facts, "offload_optimizer": "cpu", "offload_params": "cpu"},
+            plan=replace(plan, offload_optimizer=Offload.CPU, offload_params=Offload.CPU),
+        )
 
 
 def _pairs(singles: list[_Try]) -> Iterator[_Try]:
@@ -84,16 +104,15 @@ def _pairs(singles: list[_Try]) -> Iterator[_Try]:
 
 
 def _hopeful(problem: Problem, attempts: list[_Try]) -> list[_Try]:
-    """Attempts that the engine can run and whose device memory may do, each plan once.
-
-    What offload leaves on a device is judged one by one.
-    """
-    once = list({each.plan: each for each in reversed(attempts)}.values())[::-1]
+    """Attempts that the engine can run and that may fit, each plan once, where it stands first."""
+    first: dict[Plan, _Try] = {}
+    for each in attempts:
+        first.setdefault(each.plan, each)
+    once = list(first.values())
     plans = Plans.of([each.plan for each in once])
     able = ~_lacking(problem, plans)
     need = memory_of(problem, plans, deal(problem, plans)).verdict
-    moves = (plans.offload_optimizer + plans.offload_params) > 0
-    return [once[row] for row in np.flatnonzero(able & (moves | (need != Verdict.DOES_NOT_FIT)))]
+    return [once[row] for row in np.flatnonzero(able & (need != Verdict.DOES_NOT_FIT))]
 
 
 def _lacking(problem: Problem, plans: Plans) -> Bool:
@@ -102,7 +121,7 @@ def _lacking(problem: Problem, plans: Plans) -> Bool:
     broken = np.zeros(len(plans), np.bool_)
     for ability in problem.lacks:
         broken |= needed[ability]
-    return broken
+    return broken | is_unmoved(problem, plans)
 
 
 def _singles(problem: Problem, plan: Plan) -> Iterator[_Try]:
@@ -152,16 +171,13 @@ def _sharded(plan: Plan) -> Iterator[tuple[str, dict[str, Value], Plan]]:
 
 
 def _offloaded(problem: Problem, plan: Plan) -> Iterator[tuple[str, dict[str, Value], Plan]]:
-    """Optimizer states in host memory, then weights too, where files of the engine can say so."""
-    if problem.engine.name not in OFFLOADING or (plan.zero == 0 and plan.dp > 1):
+    """Optimizer states in host memory, where files of the engine can say so of them alone."""
+    knows = problem.engine.has
+    if "offload-optimizer" not in knows or (plan.zero == 0 and plan.dp > 1):
         return
-    if plan.offload_optimizer is Offload.NONE:
+    if plan.offload_optimizer is Offload.NONE and "offload-apart" in knows:
         other = replace(plan, offload_optimizer=Offload.CPU)
         yield "optimizer states in host memory", {"offload_optimizer": "cpu"}, other
-    if plan.offload_params is Offload.NONE and plan.zero == 3:
-        other = replace(plan, offload_optimizer=Offload.CPU, offload_params=Offload.CPU)
-        facts: dict[str, Value] = {"offload_optimizer": "cpu", "offload_params": "cpu"}
-        yield "weights and optimizer states in host memory", facts, other
 
 
 def _leanest(problem: Problem, plan: Plan) -> _Try:
@@ -184,6 +200,9 @@ def _other_layout(problem: Problem, plan: Plan) -> Iterator[_Try]:
     facts: dict[str, Value] = {
         name: value for name in LAYOUT if (value := getattr(best, name)) != getattr(plan, name)
     }
+    for place in PLACES:
+        if getattr(best, place) is not getattr(plan, place):
+            facts[place] = getattr(best, place).name.lower()
     if best.micro_batches != plan.micro_batches and best.pp == 1:
         facts["accumulation"] = best.micro_batches
     if best.recompute is not plan.recompute:

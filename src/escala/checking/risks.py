@@ -126,17 +126,16 @@ def _host(subject: Subject, given: Judged) -> Iterator[Finding]:
     if host.capacity_bytes is None:
         return
     capacity = show_bytes(host.capacity_bytes)
-    base = float(given.estimate.memory.host_bytes[0])
-    if host.running_bytes > host.capacity_bytes and host.running_bytes > base:
+    if host.running_bytes > host.capacity_bytes and host.moved_bytes > 0:
         words: dict[str, Any] = {
-            "moved": show_bytes(host.running_bytes - base),
+            "moved": show_bytes(host.moved_bytes),
             "needed": show_bytes(host.running_bytes),
         }
         yield finding(
             "host-memory", _place(subject, "offload_optimizer", "offload_params"), capacity=capacity, **words
         )
     if host.load_bytes is not None and host.load_bytes > host.capacity_bytes:
-        size = show_bytes((host.load_bytes - base) / per_node)
+        size = show_bytes((host.load_bytes - host.running_bytes + host.moved_bytes) / per_node)
         words = {"needed": show_bytes(host.load_bytes), "size": size}
         place = _place(subject, "model", "devices_per_node", "devices")
         yield finding("host-memory-load", place, ranks=per_node, capacity=capacity, **words)

@@ -15,11 +15,12 @@ from escala.foreign.jobs import Job
 from escala.model.cluster import Cluster
 from escala.model.engine import Engine
 from escala.model.network import Network
-from escala.model.plan import Offload, Plan, Precision
+from escala.model.plan import Plan, Precision
 from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.model.rejects import has_units
 from escala.planning.defaults import Assumed, Question, answerable
+from escala.planning.simplicity import moved
 
 ENGINE: Final = "pytorch"
 BF16_ENGINES: Final = {"hf-trainer": "hf-bf16"}
@@ -37,7 +38,16 @@ MOST: Final = {
 """The largest numbers of a job that are estimated; those of the command line have the same limits."""
 MOST_STAGES: Final = 20_000
 TUNING: Final = frozenset(("transformers", "trl", "llamafactory", "axolotl", "torchtune"))
-OPTIMIZERS: Final = (("8bit", "adamw-8bit"), ("8-bit", "adamw-8bit"), ("adam", "adamw"), ("sgd", "sgd"))
+OPTIMIZERS: Final = (
+    ("paged_adamw_8bit", "adamw-8bit-paged"),
+    ("8bit", "adamw-8bit"),
+    ("8-bit", "adamw-8bit"),
+    ("adafactor", "adafactor"),
+    ("muon", "muon"),
+    ("lion", "lion"),
+    ("adam", "adamw"),
+    ("sgd", "sgd"),
+)
 """Parts of names, and the optimizer that they mean; the first one found counts."""
 
 
@@ -151,7 +161,7 @@ def _planned(found: Subject, network: Network, cluster: Cluster, total_tokens: f
         problem, assumed = answerable(question)
     except InvalidInput as error:
         return replace(found, missing=(*found.missing, Missing(what=str(error), add="other values")))
-    gaps = (*instead, *gaps, *_method_gaps(job), *_offload_gaps(plan), *_other_jobs(job))
+    gaps = (*instead, *gaps, *_method_gaps(job), *_offload_gaps(plan, cluster), *_other_jobs(job))
     return replace(
         found,
         problem=problem,
@@ -216,10 +226,9 @@ def _method_gaps(job: Job) -> tuple[str, ...]:
     return ("weights in 8 bit: estimated in 16 bit, which needs more",) if bits == 8 else ()
 
 
-def _offload_gaps(plan: Plan) -> tuple[str, ...]:
-    moved = (plan.offload_optimizer, plan.offload_params, plan.offload_activations)
-    slow = "the seconds of states in host memory: their way over PCIe and the update on the processor"
-    return (slow,) if any(each is not Offload.NONE for each in moved) else ()
+def _offload_gaps(plan: Plan, cluster: Cluster) -> tuple[str, ...]:
+    slow = "the seconds of states in host memory: nobody knows the speed of the host's bus"
+    return (slow,) if moved(plan) and cluster.host.pcie_bytes_per_s is None else ()
 
 
 def _other_jobs(job: Job) -> tuple[str, ...]:
@@ -232,7 +241,7 @@ def _optimizer(job: Job) -> tuple[str, tuple[str, ...]]:
     """The optimizer by the name that the file has; AdamW for one that is not modelled, which is said."""
     said = str(job.value("optimizer") or "adamw").lower()
     name = next((known for part, known in OPTIMIZERS if part in said), None)
-    if name is not None and "adafactor" not in said:
+    if name is not None:
         return name, ()
     return "adamw", (f"the optimizer {said}: estimated as AdamW, which needs more memory",)
 

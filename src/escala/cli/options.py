@@ -189,10 +189,13 @@ what_options = stacked(
         default="pretrain",
         metavar="NAME",
         show_default=True,
-        help="pretrain, full, lora or qlora.",
+        help="pretrain, full, lora, qlora or adapter.",
     ),
     click.option(
         "--lora-rank", type=Whole(1, 65536), help="Rank of the adapters, for --method lora or qlora."
+    ),
+    click.option(
+        "--adapter-width", type=Whole(1, 65536), help="Width of the bottlenecks, for --method adapter."
     ),
     click.option(
         "--freeze",
@@ -220,7 +223,7 @@ what_options = stacked(
         default="adamw",
         metavar="NAME",
         show_default=True,
-        help="adamw, adamw-bf16, adamw-8bit or sgd.",
+        help="adamw, adamw-bf16, adamw-8bit, adamw-8bit-paged, sgd, lion, adafactor, muon or muon-gathered.",
     ),
     click.option(
         "--engine", default="pytorch", metavar="NAME", show_default=True, help="Software that runs it."

@@ -45,6 +45,7 @@ def question_of(network: "Network", given: Mapping[str, Any], cluster: "Cluster"
         freeze=tuple(part for text in given["freeze"] for part in text.split(",")),
         images=given["images"],
         image_pixels=given["image"],
+        adapter_width=given["adapter_width"],
         optimizer=given["optimizer"],
         precision=given["precision"],
         lengths=() if given["lengths"] is None else lengths_of(given["lengths"]),

@@ -16,6 +16,7 @@ from escala.model.problem import Problem
 from escala.model.rejects import rejects
 from escala.planning.checks import refuse_unplanned
 from escala.planning.search import TOLERANCE, search
+from escala.planning.simplicity import moved
 
 MOST: Final = 30
 """Layouts of each search that are looked at."""
@@ -106,19 +107,19 @@ def _candidates(target: Target, order: Order, known: dict[Narrowed, Timed]) -> I
         return
     for part in (keeping(space, able, order.plan), space):
         if part not in known:
-            known[part] = list(_searched(part, order.problem))
+            known[part] = list(_searched(part, order.problem, may_offload=bool(moved(order.plan))))
         for found, seconds in known[part]:
             plan = _dressed(found, target, order.plan)
             if not lacking(target, replace(order, plan=plan)):
                 yield plan, seconds
 
 
-def _searched(part: Narrowed, problem: Problem) -> Iterator[tuple[Plan, float]]:
-    """The best plans of each slice with their step times."""
+def _searched(part: Narrowed, problem: Problem, *, may_offload: bool) -> Iterator[tuple[Plan, float]]:
+    """The best plans of each slice with their step times; offloaded where the plan to be written is."""
     narrower = part.problem(problem)
     refuse_unplanned(narrower, part.precision)
     for limits in part.limits():
-        ranking = search(narrower, limits, top=MOST).ranking
+        ranking = search(narrower, limits, top=MOST, may_offload=may_offload).ranking
         if ranking is not None:
             yield from ((ranking.plans[row], float(ranking.step_s[row])) for row in range(len(ranking)))
 

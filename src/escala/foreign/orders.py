@@ -16,6 +16,7 @@ from escala.model.plan import (
     Dispatcher,
     LocalWire,
     Offload,
+    OptimizerStep,
     Plan,
     Precision,
     Recompute,
@@ -24,7 +25,7 @@ from escala.model.plan import (
 )
 from escala.model.precision import recipe
 from escala.model.problem import Problem
-from escala.model.workload import Batching, Method
+from escala.model.workload import Batching, Method, OptimizerKind
 
 TRAINED: Final = (Method.PRETRAIN, Method.FULL)
 ADAPTED: Final = (Method.LORA, Method.QLORA)
@@ -103,6 +104,7 @@ class Abilities:
     placements: bool = False
     methods: tuple[Method, ...] = TRAINED
     freezes: tuple[str, ...] = ()
+    optimizers: tuple[OptimizerKind, ...] = (OptimizerKind.ADAMW, OptimizerKind.SGD)
     images: bool = False
 
 
@@ -153,6 +155,8 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
     for part in filter(None, frozen_words(workload.network).split(",")):
         if part not in able.freezes:
             yield f"frozen {part}: it freezes {_listed(able.freezes) or 'nothing'}"
+    if workload.optimizer.kind not in able.optimizers:
+        yield f"the optimizer {workload.optimizer.kind}: it has {_listed(able.optimizers)}"
     if plan.zero not in able.zero:
         yield f"ZeRO stage {plan.zero}: it has {_listed(able.zero)}"
     elif plan.zero == 3 and not plan.reshard and not able.no_reshard:
@@ -175,6 +179,8 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
     yield from _one_of("offload of the optimizer", plan.offload_optimizer, able.offload_optimizer)
     yield from _one_of("offload of weights", plan.offload_params, able.offload_params)
     yield from _one_of("offload of activations", plan.offload_activations, able.offload_activations)
+    if plan.optimizer_step is not OptimizerStep.WHOLE:
+        yield f"an optimizer step {_named(plan.optimizer_step)}"
     if plan.precision not in able.precisions:
         names = _listed(recipe(each).name for each in able.precisions)
         yield f"{recipe(plan.precision).name}: it has {names}"

@@ -24,8 +24,8 @@ def optimizer_name(optimizer: Optimizer) -> str | None:
     """The Trainer's name of an optimizer; None where it has none without another library."""
     if optimizer.kind is OptimizerKind.ADAMW and optimizer.state_bytes == 4:
         return "adamw_torch_fused" if optimizer.is_fused else "adamw_torch"
-    if optimizer.kind is OptimizerKind.ADAMW and optimizer.state_bytes == 1:
-        return "adamw_bnb_8bit"
+    if optimizer.kind is OptimizerKind.ADAMW and optimizer.state_bytes < 2:
+        return "paged_adamw_8bit" if optimizer.is_paged else "adamw_bnb_8bit"
     if optimizer.kind is OptimizerKind.SGD and optimizer.moments == 0:
         return "sgd"
     return "adafactor" if optimizer.kind is OptimizerKind.ADAFACTOR else None

@@ -209,4 +209,4 @@ def _host(bench: Bench) -> Host:
     pinned = next((each.bytes_per_s for each in bench.timed if each.name == PINNED), None)
     memory = [bench.host.memory_bytes, bench.host.container_memory_bytes]
     usable = min((each for each in memory if each is not None), default=None)
-    return Host(memory_bytes=usable, pcie_bytes_per_s=pinned, cores=bench.host.cores)
+    return Host(memory_bytes=usable, pcie_bytes_per_s=pinned, cores=bench.host.cores, is_pcie_measured=True)

@@ -309,11 +309,15 @@ def _base_link(keys: Keys, domain: int) -> Link:
 
 
 def _host(top: Keys, usual: Host) -> Host:
-    keys = top.inner("host", ("memory", "pcie", "cores"))
-    return Host(
+    keys = top.inner("host", ("memory", "pcie", "cores", "memory_rate", "nvme_read", "nvme_write"))
+    return replace(
+        usual,
         memory_bytes=keys.quantity("memory", "bytes", usual.memory_bytes),
         pcie_bytes_per_s=_pcie(keys, usual.pcie_bytes_per_s),
         cores=keys.count("cores") if "cores" in keys.table else None,
+        memory_bytes_per_s=keys.quantity("memory_rate", "bytes_per_s", usual.memory_bytes_per_s),
+        nvme_read_bytes_per_s=keys.quantity("nvme_read", "bytes_per_s", usual.nvme_read_bytes_per_s),
+        nvme_write_bytes_per_s=keys.quantity("nvme_write", "bytes_per_s", usual.nvme_write_bytes_per_s),
     )
 
 

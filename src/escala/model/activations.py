@@ -13,7 +13,7 @@ from escala.model.columns import F64, Bool
 from escala.model.efficiency import kernel_of
 from escala.model.engine import AttentionKernel, Autocast, EngineMemory, SelectiveKind
 from escala.model.loads import experts_of, on_bad_draw, on_busiest
-from escala.model.matmuls import Shape, stack_shape
+from escala.model.matmuls import Shape, bottleneck_bytes, stack_shape
 from escala.model.mixers import eager_norm_bytes, mixer_kept_bytes
 from escala.model.network import (
     Attention,
@@ -195,8 +195,7 @@ def _adapter_bytes(problem: Problem, block: Block, stack: Stack, shape: Shape) -
     map's is the gated product. With dropout each map keeps a copy and its mask, 3 bytes; query, key and value
     count as one. Source: traces of PEFT modules; Hu 2021, section 4.1; LitGPT, lora.py.
     """
-    lora = problem.workload.lora
-    total = np.zeros_like(shape.tokens)
+    lora, total = problem.workload.lora, bottleneck_bytes(problem.workload.adapter, block, stack, shape)
     if lora is None or block.learning is not Learning.TRAINED:
         return total
     targets, hidden = set(lora.targets), shape.split_tokens * stack.hidden

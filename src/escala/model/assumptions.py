@@ -45,6 +45,12 @@ class Assumptions:
     exchange_ratio: float
     accumulate_bytes: float
     optimizer_pass_bytes: float
+    step_tile_parameters: float
+    host_link_efficiency: float
+    host_memory_bytes_per_s: float
+    host_memory_efficiency: float
+    host_update_bytes: float
+    host_pinned_ratio: float
     straggler_per_doubling: float
     lora_backward_ratio: float
     dequantize_pass_bytes: float
@@ -79,5 +85,6 @@ class Assumptions:
     interval_experts_ratio: float
     interval_experts_known_ratio: float
     interval_chip_ratio: float
+    interval_host_ratio: float
     memory_interval_low: float
     memory_interval_high: float

@@ -19,6 +19,7 @@ from escala.model.memory import (
     early_gradients,
     least_running_bytes,
     logits_bytes,
+    near,
     room_bytes,
     with_slack,
 )
@@ -109,7 +110,8 @@ def idle_s(problem: Problem, plans: Plans, busy_s: F64) -> F64:
 
 def _least_recompute_s(problem: Problem, plans: Plans, pairs: Slots, each: list[LayerTime], room: F64) -> F64:
     keeps = kept_layers(problem, plans)
-    whole = over(pairs, [k.whole_bytes for k in keeps])
+    here = near(plans, pairs, np.ones(len(plans)))
+    whole = over(here, [k.whole_bytes for k in keeps])
     room = room - logits_bytes(problem, plans, pairs)
     missing = np.maximum(whole - room, 0.0)
     # whichever kind frees a byte fastest, so that no mix of layers on any rank is cheaper
@@ -120,7 +122,7 @@ def _least_recompute_s(problem: Problem, plans: Plans, pairs: Slots, each: list[
     all_s = over(pairs, [t.recompute_full_s for t in each])
     some_s = np.minimum(missing * np.minimum.reduce(per_byte), all_s)
     selective_s = over(pairs, [t.recompute_selective_s for t in each])
-    enough = over(pairs, [k.selective_bytes for k in keeps]) <= room
+    enough = over(here, [k.selective_bytes for k in keeps]) <= room
     return np.asarray(np.where(enough, np.minimum(some_s, selective_s), some_s), np.float64)
 
 

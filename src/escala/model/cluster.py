@@ -115,11 +115,20 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """One node beside its devices: memory, the bus to a device, cores. None is unknown, not zero."""
+    """One node beside its devices: memory, the bus to a device, cores, disks. None is unknown, not zero.
+
+    `pcie_bytes_per_s` is one way, of each `uplink_devices` together; nominal unless
+    `is_pcie_measured`. `memory_bytes_per_s` is nominal, of all sockets; `nvme_...` of all local disks.
+    """
 
     memory_bytes: float | None = None
     pcie_bytes_per_s: float | None = None
     cores: int | None = None
+    is_pcie_measured: bool = False
+    uplink_devices: int = 1
+    memory_bytes_per_s: float | None = None
+    nvme_read_bytes_per_s: float | None = None
+    nvme_write_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

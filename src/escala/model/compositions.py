@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from escala.model.plan import Offload, Plan, Precision, Recompute
+from escala.model.plan import Offload, OptimizerStep, Plan, Precision, Recompute
 
 RUN: Final = (Precision.FP32, Precision.TF32, Precision.FP16, Precision.BF16)
 """Number formats that are run; the others are planned only."""
@@ -21,6 +21,8 @@ def _formats(plan: Plan) -> Iterator[str]:
         yield f"precision {plan.precision.name.lower()} is planned only; choose fp32, tf32, bf16 or fp16"
     if plan.fused_loss:
         yield "a fused loss is planned only; set fused_loss to false"
+    if plan.optimizer_step is not OptimizerStep.WHOLE:
+        yield "an optimizer step in tiles or inside backward is planned only; set optimizer_step to whole"
 
 
 def _sharing(plan: Plan) -> Iterator[str]:

@@ -35,6 +35,7 @@ def communication_s(time: StepTime) -> F64:
         + time.transfer_s
         + time.sharding_s
         + time.gradient_sync_s
+        + time.offload_s
     )
 
 

@@ -199,7 +199,7 @@ class Engine:
     """A framework generation: name, versions, what it costs in time and in memory, and what it cannot do.
 
     `lacks` names abilities that it does not have (for example "zero-bubble-v", "hsdp"); see `rejects.needs`.
-    `has` names abilities that few have (dynamic-cp).
+    `has` names those that few have (dynamic-cp, offload, other optimizer steps); see `offload.wants`.
     `messages` is by backend; others have the defaults. `is_calibrated` says that published runs of it took
     part in the fit, `calibrated_on` where.
     """

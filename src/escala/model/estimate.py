@@ -10,7 +10,7 @@ from escala.model.activations import KEPT_COLUMNS, Kept, kept
 from escala.model.columns import F64, I64, distinct
 from escala.model.energy import Footprint, footprint
 from escala.model.flops import hardware_flop, model_flop, reference_peak_flop_per_s, utilisation
-from escala.model.interval import interval_ratio, regime
+from escala.model.interval import interval_ratio, regime, with_host
 from escala.model.layers import (
     COMPUTE_COLUMNS,
     GROUP_COLUMNS,
@@ -67,7 +67,8 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
     time = step_time(problem, plans, dealt.pairs, dealt.parts, timed_layers(problem, plans))
     step_s, regimes = time.step_s, regime(problem, plans)
     peak, devices = reference_peak_flop_per_s(problem), plans.devices.astype(np.float64)
-    too_big = np.where(space.verdict == Verdict.DOES_NOT_FIT, int(Reject.MEMORY), 0)
+    too_big = np.where(space.device_verdict == Verdict.DOES_NOT_FIT, int(Reject.MEMORY), 0)
+    too_big |= np.where(space.host_verdict == Verdict.DOES_NOT_FIT, int(Reject.HOST_MEMORY), 0)
     return Estimate(
         plans=plans,
         time=time,
@@ -76,7 +77,7 @@ def estimate(problem: Problem, plans: Plans) -> Estimate:
         step_s=step_s,
         mfu=utilisation(model_flop(problem.workload), step_s, devices, peak),
         hfu=utilisation(hardware_flop(problem.workload, plans), step_s, devices, peak),
-        interval_ratio=interval_ratio(problem, regimes),
+        interval_ratio=with_host(problem, plans, interval_ratio(problem, regimes)),
         regime=regimes,
         reject=rejects(problem, plans) | too_big,
     )

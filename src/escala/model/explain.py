@@ -9,7 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from escala.model import efficiency, ends, layers, memory, pipeline, replicas, states, steptime, traffic
+from escala.model import (
+    efficiency,
+    ends,
+    layers,
+    memory,
+    offload,
+    pipeline,
+    replicas,
+    states,
+    steptime,
+    traffic,
+)
 from escala.model.estimate import Estimate
 from escala.model.flops import model_flop, reference_peak_flop_per_s, work_by_kind
 from escala.model.memory import MemoryKinds, Phases
@@ -38,6 +49,7 @@ TERMS: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
     "gradient_sync_s": ("gradient reduction, exposed", replicas.gradient_sync_s),
     "accumulate_s": ("gradient accumulation", steptime.accumulate_s),
     "optimizer_s": ("optimizer step", steptime.optimizer_s),
+    "offload_s": ("host link, exposed", offload.offload_s),
     "straggler_s": ("stragglers", steptime.straggler_s),
     "overhead_s": ("framework overhead", steptime.overhead_s),
 }

@@ -12,7 +12,7 @@ from escala.model.columns import F64, Bool, distinct
 from escala.model.ends import embedding_s, head_s
 from escala.model.estimate import kept_layers, timed_rows
 from escala.model.layers import LAYER_COLUMNS
-from escala.model.memory import logits_bytes, room_bytes
+from escala.model.memory import logits_bytes, near, room_bytes
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.shards import shards
@@ -95,11 +95,12 @@ def _needed(problem: Problem, plans: Plans, pairs: Slots, limit_bytes: float) ->
     """Recompute of the first layers (whole ones) or selectively that leaves the rank inside the limit."""
     layers, keeps = np.maximum(pairs.layers, 1.0), kept_layers(problem, plans)
     # bounds are rounded otherwise than needs: a byte more must not decide
-    room = _room_bytes(problem, plans, pairs, limit_bytes) / in_flight(plans, pairs) + 1.0
-    whole = over(pairs, [kept.whole_bytes for kept in keeps])
-    freed = np.maximum(whole - over(pairs, [kept.checkpoint_bytes for kept in keeps]), 1.0)
+    flights = in_flight(plans, pairs)
+    room, here = _room_bytes(problem, plans, pairs, limit_bytes) / flights + 1.0, near(plans, pairs, flights)
+    whole = over(here, [kept.whole_bytes for kept in keeps])
+    freed = np.maximum(whole - over(here, [kept.checkpoint_bytes for kept in keeps]), 1.0)
     count = np.ceil(np.maximum(whole - room, 0.0) / freed * layers)
-    selective = over(pairs, [kept.selective_bytes for kept in keeps])
+    selective = over(here, [kept.selective_bytes for kept in keeps])
     return _Again(
         share=np.minimum(count / layers, 1.0),
         is_enough=count <= layers,

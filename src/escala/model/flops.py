@@ -20,7 +20,7 @@ from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.model.stages import kinds
 from escala.model.traced import traced_part
-from escala.model.workload import Workload
+from escala.model.workload import Adapter, Workload
 
 CONVENTION: Final = "model FLOP: products and full attention, output layer counted, recompute not"
 
@@ -67,11 +67,19 @@ def selection_flop(network: Network, sequence_tokens: int) -> float:
     return sum(n * sum(_full(core) for core in work.cores if core.is_forward_only) for _, n, work in every)
 
 
-def _layers(network: Network, sequence_tokens: int) -> Iterator[tuple[Learning, int, LayerWork]]:
+def _layers(
+    network: Network, sequence_tokens: int, adapter: Adapter | None = None
+) -> Iterator[tuple[Learning, int, LayerWork]]:
     one = Plans.of(Plan())
     for stack, block in kinds(network):
-        work = layer_work(block, stack, stack_shape(one, stack, sequence_tokens))
+        work = layer_work(block, stack, stack_shape(one, stack, sequence_tokens), adapter)
         yield block.learning, stack.count(stack.blocks.index(block)), work
+
+
+def adapter_flop(workload: Workload) -> float:
+    """Forward work of the adapters in series of one sample: 4 * tokens * hidden * width for each."""
+    every = _layers(workload.network, workload.sequence_tokens, workload.adapter)
+    return sum(n * sum(float(m.flop[0]) for m in work.adapters) for _, n, work in every)
 
 
 def useful_by_learning(workload: Workload) -> dict[Learning, tuple[float, float]]:
@@ -105,7 +113,8 @@ def work_by_kind(workload: Workload) -> dict[str, float]:
     once = (trained - batch) * selection_flop(workload.network, workload.sequence_tokens) * of_attention
     heads = head_flop(workload.network, workload.sequence_tokens)
     head = trained * (of_products * heads[0]) + 2.0 * batch * (of_products * heads[1])
-    return {"matmul_s": products, "attention_s": attention - once, "head_s": head}
+    added = 0.0 if workload.adapter is None else 3.0 * batch * adapter_flop(workload)
+    return {"matmul_s": products + added, "attention_s": attention - once, "head_s": head}
 
 
 def model_flop(workload: Workload) -> float:

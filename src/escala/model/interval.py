@@ -15,7 +15,7 @@ import numpy as np
 from escala.model.columns import F64, I64, Bool
 from escala.model.network import Attention, Convolution, Experts, Mixer, Part
 from escala.model.own import OwnSpread
-from escala.model.plan import Plans
+from escala.model.plan import Offload, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
 from escala.model.traced import is_convolutional
@@ -97,6 +97,15 @@ def published_ratios(problem: Problem) -> F64:
     if is_usual and (is_known or not problem.engine.is_calibrated):
         return ratio
     return np.asarray(np.exp(np.hypot(np.log(ratio), np.log(known.interval_chip_ratio))), np.float64)
+
+
+def with_host(problem: Problem, plans: Plans, ratios: F64) -> F64:
+    """The factor with that of states in host memory or on disks: logarithms add as squares."""
+    away = (plans.offload_params != Offload.NONE) | (plans.offload_optimizer != Offload.NONE)
+    if not away.any():
+        return ratios
+    own = np.log(problem.assumptions.interval_host_ratio)
+    return np.where(away, np.exp(np.hypot(np.log(ratios), own)), ratios)
 
 
 def combined_ratio(published: float, configurations: int, error: float) -> float:

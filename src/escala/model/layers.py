@@ -28,7 +28,7 @@ from escala.model.efficiency import (
 from escala.model.engine import AttentionKernel, SelectiveKind
 from escala.model.lengths import timed_shape
 from escala.model.loads import on_busiest
-from escala.model.matmuls import Core, LayerWork, Matmul, Shape, layer_work
+from escala.model.matmuls import Core, LayerWork, Matmul, Shape, bottlenecks, layer_work
 from escala.model.network import Attention, Block, Experts, FeedForward, Learning, Mixer, Stack
 from escala.model.operations import LAYER_LAUNCHES, RMS_NORM_PASSES
 from escala.model.parameters import block_parameters
@@ -101,7 +101,7 @@ class Compute:
 def compute(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Compute:
     """Matrix products, attention, memory passes, routing and CPU dispatch of one layer."""
     shape = on_busiest(problem, plans, block, timed_shape(problem, plans, stack))
-    work = layer_work(block, stack, shape)
+    work = layer_work(block, stack, shape, problem.workload.adapter)
     matmul = _matmul(problem, plans, work, block.learning)
     core = _attention(problem, plans, work)
     return Compute(
@@ -215,6 +215,10 @@ def _matmul(problem: Problem, plans: Plans, work: LayerWork, learning: Learning)
     width = np.array([recipe.linear_bytes for recipe in RECIPES])[plans.precision]
     parts = (_product_s(problem, m, speed, width) for m in work.matmuls)
     forward_s = sum(parts, np.zeros(len(plans)))
+    if problem.workload.adapter is not None:
+        added_s = sum((matmul_s(problem, m, speed, width) for m in work.adapters), np.zeros(len(plans)))
+        behind_s = forward_s * matmul_backward_ratio(problem) + 2.0 * added_s
+        return Sides(forward_s=forward_s + added_s, backward_s=behind_s)
     if problem.accelerator.operations is None or problem.workload.is_frozen:
         return Sides(forward_s=forward_s, backward_s=forward_s * matmul_backward_ratio(problem, learning))
     share = matmul_backward_ratio(problem, learning) / matmul_backward_ratio(problem)
@@ -313,9 +317,18 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
     inner = _inner_width(block, stack) / stack.hidden / 4.0
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
     transformer_bytes = passes * rows * stack.hidden * width_bytes
+    if problem.workload.adapter is not None:
+        transformer_bytes = transformer_bytes + _bottleneck_bytes(problem, block, stack, shape) * width_bytes
     if problem.accelerator.operations is not None:
         transformer_bytes = transformer_bytes + _eager_elements(block, stack, shape) * width_bytes * compiled
     return pass_s(problem, transformer_bytes + _dequantised_bytes(problem, plans, stack, block))
+
+
+def _bottleneck_bytes(problem: Problem, block: Block, stack: Stack, shape: Shape) -> F64:
+    """Elements that adapters in series move both ways: 3 hidden (residual) and 2 widths (activation)."""
+    adapter = problem.workload.adapter
+    width = 0 if adapter is None else adapter.width
+    return 2.0 * bottlenecks(block) * (3.0 * stack.hidden + 2.0 * width) * shape.split_tokens
 
 
 def _eager_elements(block: Block, stack: Stack, shape: Shape) -> F64:

@@ -17,6 +17,7 @@ from escala.model.network import (
     Convolution,
     Experts,
     FeedForward,
+    Learning,
     Mixer,
     Part,
     Stack,
@@ -25,6 +26,7 @@ from escala.model.plan import ContextKind, Plans
 from escala.model.precision import compute_bytes
 from escala.model.selection import core_width
 from escala.model.traces import Attended, Grows, Product, Traced
+from escala.model.workload import Adapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,9 +153,10 @@ class LayerWork:
     routed_tokens: F64 | None = None
     choices: int = 0
     routed_width: int = 0
+    adapters: list[Matmul] = field(default_factory=list)
 
 
-def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
+def layer_work(block: Block, stack: Stack, shape: Shape, adapter: Adapter | None = None) -> LayerWork:
     """Matrix products, attention cores, scans and expert traffic of one layer, forward, on one rank."""
     matmuls: list[Matmul] = []
     cores: list[Core] = []
@@ -180,6 +183,7 @@ def layer_work(block: Block, stack: Stack, shape: Shape) -> LayerWork:
         routed_tokens=routed,
         choices=choices,
         routed_width=routed_width,
+        adapters=_bottlenecks(block, stack, shape, adapter),
     )
 
 
@@ -198,6 +202,33 @@ def part_matmuls(part: Part, hidden: int, shape: Shape) -> list[Matmul]:
     if isinstance(part, Traced):
         return [_traced(each, shape) for each in part.products for _ in range(each.launches)]
     return [_product(shape.tokens, part.inputs, part.outputs)]
+
+
+def bottlenecks(block: Block) -> int:
+    """Adapters in series in one layer: one behind each part that writes to the stream.
+
+    Source: Houlsby et al. 2019, section 2.1: behind the attention and behind the feed-forward.
+    """
+    return sum(isinstance(part, (Attention, Mixer, FeedForward, Experts)) for part in block.parts)
+
+
+def bottleneck_bytes(adapter: Adapter | None, block: Block, stack: Stack, shape: Shape) -> F64:
+    """Bytes that adapters in series keep: 2 for each input of the way down, 4 for each element between.
+
+    What the activation between the two products reads and what it writes.
+    """
+    if adapter is None or block.learning is not Learning.TRAINED:
+        return np.zeros_like(shape.tokens)
+    return bottlenecks(block) * (2.0 * stack.hidden + 4.0 * adapter.width) * shape.split_tokens
+
+
+def _bottlenecks(block: Block, stack: Stack, shape: Shape, adapter: Adapter | None) -> list[Matmul]:
+    """Two products of each adapter in series: hidden to width and back; no rank shares them with another."""
+    if adapter is None or block.learning is not Learning.TRAINED:
+        return []
+    count = bottlenecks(block)
+    down = _product(shape.split_tokens, stack.hidden, adapter.width, count)
+    return [down, _product(shape.split_tokens, adapter.width, stack.hidden, count)]
 
 
 def _product(rows: F64, inner: F64 | float, outer: F64 | float, count: F64 | float = 1.0) -> Matmul:

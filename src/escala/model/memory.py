@@ -5,7 +5,7 @@ and one layer at work), optimizer step (temporaries, no activations).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -15,12 +15,20 @@ from escala.model.activations import Kept, autocasts, kept
 from escala.model.allocator import group_bytes, held_bytes, stranded_loss_bytes, stranded_step_bytes
 from escala.model.columns import F64, I64, Bool
 from escala.model.engine import Autocast
+from escala.model.host import HostBytes, host_bytes, moves, offloaded_bytes
 from escala.model.network import Head, Stack
 from escala.model.plan import Compile, Offload, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.shards import Shards
 from escala.model.stages import Slots, in_flight
-from escala.model.states import bucket_bytes, gathered_bytes, init_copy_bytes, states, step_bytes, unit_bytes
+from escala.model.states import (
+    bucket_bytes,
+    gathered_bytes,
+    init_copy_bytes,
+    states,
+    step_bytes,
+    unit_bytes,
+)
 
 NINTH_DECILE: Final = 1.2815515655446004
 """Standard deviations below which nine tenths of a normal distribution lie."""
@@ -66,6 +74,8 @@ class Phases:
 class Memory:
     """Device and host memory of each plan.
 
+    `host_bytes` is what a node needs for its processes and all that its devices offload, `host_most_bytes`
+    with pinned buffers.
     `allocated_bytes` is the peak in use; `reserved_bytes` what the caching allocator holds for it;
     `device_bytes` what nvidia-smi shows (with context). `needed_bytes` decides the verdict: allocated with
     slack and a reserve. `routing_bytes` is what a bad draw of the router adds to it. `rank` is the pipeline
@@ -80,16 +90,23 @@ class Memory:
     needed_bytes: F64
     routing_bytes: F64
     host_bytes: F64
+    host_most_bytes: F64
     rank: F64
-    verdict: I64
+    device_verdict: I64
+    host_verdict: I64
+
+    @property
+    def verdict(self) -> I64:
+        """The worse of device and host."""
+        return np.maximum(self.device_verdict, self.host_verdict)
 
 
 def least_running_bytes(problem: Problem, plans: Plans, pairs: Slots, layers: list[Kept]) -> F64:
     """Checkpoints of one micro-batch (or selective activations when smaller) and the logits of every pair."""
-    total = logits_bytes(problem, plans, pairs)
+    total, counts = logits_bytes(problem, plans, pairs), near(plans, pairs, np.ones(len(pairs.row))).counts
     for kind, layer in enumerate(layers):
         least = np.minimum(layer.checkpoint_bytes, layer.selective_bytes)
-        total = total + pairs.counts[:, kind] * least[pairs.row]
+        total = total + counts[:, kind] * least[pairs.row]
     return np.asarray(total, np.float64)
 
 
@@ -117,7 +134,8 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
     needed = with_slack(problem, static, peak - static)
     worst = first_of_largest(needed, pairs)
     routing = routing_bytes(plans, pairs, layers, in_flight(plans, pairs)) * (phases.step_bytes < peak)
-    return _assemble(problem, plans, pairs, kinds, phases, peak, needed, routing, worst)
+    moved = _offloaded_bytes(problem, plans, pairs, parts, layers)
+    return _assemble(problem, plans, pairs, kinds, phases, peak, needed, routing, worst, moved)
 
 
 def peak_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> F64:
@@ -132,6 +150,8 @@ def _of_pairs(
     total, working = activation_bytes(plans, pairs, layers, flights)
     if problem.engine.memory.keeps_stage_outputs:
         total = total + stage_output_bytes(problem, plans, pairs, flights)
+    if plans.offload_activations.any():
+        total = total - offloaded_activation_bytes(plans, pairs, layers, flights)
     kinds = _kinds(problem, plans, pairs, parts, (total, working))
     phases = _phases(problem, plans, pairs, parts, kinds, flights)
     running = np.maximum(np.maximum(phases.loss_bytes, phases.backward_bytes), phases.step_bytes)
@@ -178,16 +198,12 @@ def activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F6
     """Kept activations of all micro-batches in flight, and the working set of the layer being recomputed.
 
     Recomputed layers keep a checkpoint. FIRST_LAYERS recomputes that many layers of each rank, in the
-    proportion of their kinds. Offloaded activations leave two layers on the device: the one at work and the
-    one being moved. Source: Korthikanti 2022, section 5; kept bytes from traces, see `activations`.
+    proportion of their kinds. Source: Korthikanti 2022, section 5; kept bytes from traces, see `activations`.
     """
     take = pairs.row
     recomputed = recompute_share(plans, pairs)
     selective = plans.recompute[take] == Recompute.SELECTIVE
-    moved = plans.offload_activations != Offload.NONE
     counts = pairs.counts
-    if moved.any():
-        counts = np.where(moved[take, None], np.minimum(counts, 2.0 / flights[:, None]), counts)
     total, working = np.zeros(len(take)), np.zeros(len(take))
     for kind, layer in enumerate(layers):
         plain = np.where(selective, layer.selective_bytes[take], layer.whole_bytes[take])
@@ -214,6 +230,21 @@ def routing_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F64) 
         busy = np.where(again & (count > 0), layer.routing_working_bytes[take], 0.0)
         working = np.maximum(working, busy)
     return total * flights + working
+
+
+def offloaded_activation_bytes(plans: Plans, pairs: Slots, layers: list[Kept], flights: F64) -> F64:
+    """Kept activations that wait on the host: all layers but the one at work and the one being moved."""
+    away = replace(pairs, counts=pairs.counts - near(plans, pairs, flights).counts)
+    return activation_bytes(plans, away, layers, flights)[0]
+
+
+def near(plans: Plans, pairs: Slots, flights: F64) -> Slots:
+    """The layers whose activations are on the device: two of all in flight where others wait on the host."""
+    moved = plans.offload_activations != Offload.NONE
+    if not moved.any():
+        return pairs
+    few = np.minimum(pairs.counts, 2.0 / flights[:, None])
+    return replace(pairs, counts=np.where(moved[pairs.row, None], few, pairs.counts))
 
 
 def cast_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
@@ -287,8 +318,9 @@ def _phases(
     problem: Problem, plans: Plans, pairs: Slots, parts: Shards, kinds: MemoryKinds, flights: F64
 ) -> Phases:
     states = kinds.weights_bytes + kinds.optimizer_bytes
+    waiting = kinds.optimizer_bytes if problem.workload.optimizer.is_paged else 0.0
     early = np.where(early_gradients(problem, plans)[pairs.row], kinds.gradients_bytes, 0.0)
-    running = states + kinds.gathered_bytes + kinds.buckets_bytes
+    running = states - waiting + kinds.gathered_bytes + kinds.buckets_bytes
     absent = 0.0 if problem.engine.memory.units_at_loss else unit_bytes(problem, plans, pairs, parts)
     loss = running - absent + early + kinds.activations_bytes + kinds.logits_bytes
     held = kinds.activations_bytes * _after_loss(pairs, flights)
@@ -323,6 +355,7 @@ def _assemble(
     needed: F64,
     routing: F64,
     worst: I64,
+    moved: F64,
 ) -> Memory:
     own = MemoryKinds(**{name: getattr(kinds, name)[worst] for name in MemoryKinds.__slots__})
     each = Phases(**{name: getattr(phases, name)[worst] for name in Phases.__slots__})
@@ -332,6 +365,7 @@ def _assemble(
     stranded = stranded_loss_bytes(problem, plans, own.logits_bytes, each.loss_bytes >= allocated)
     stranded = stranded + stranded_step_bytes(problem, own.step_bytes, each.step_bytes >= allocated)
     held = held_bytes(problem, groups, slacked, stranded)
+    host = host_bytes(problem, plans, moved[worst])
     return Memory(
         kinds=own,
         phases=each,
@@ -340,9 +374,11 @@ def _assemble(
         device_bytes=held.device_bytes,
         needed_bytes=need,
         routing_bytes=routing[worst] * (1 + problem.engine.memory.dynamic_slack),
-        host_bytes=host_bytes(problem, plans),
+        host_bytes=host.running_bytes,
+        host_most_bytes=host.most_bytes,
         rank=pairs.rank[worst],
-        verdict=verdict(problem, need),
+        device_verdict=verdict(problem, need),
+        host_verdict=host_verdict(problem, host, moved[worst]),
     )
 
 
@@ -383,9 +419,18 @@ def out_of_memory_probability(problem: Problem, needed_bytes: F64, routing_bytes
     return np.array([0.5 * math.erfc(each / math.sqrt(2.0)) for each in deviations], np.float64)
 
 
-def host_bytes(problem: Problem, plans: Plans) -> F64:
-    """Host memory of one node: one process per device; device states are not offloaded.
+def host_verdict(problem: Problem, host: HostBytes, moved_bytes: F64) -> I64:
+    """Does what is offloaded fit in a node's memory? Risky where buffers may not, or nobody knows it."""
+    capacity = problem.cluster.host.memory_bytes
+    most_bytes = np.inf if capacity is None else capacity
+    is_safe = (host.most_bytes <= most_bytes) & (capacity is not None)
+    found = np.where(is_safe, Verdict.FITS, Verdict.RISKY)
+    found = np.where(host.running_bytes > most_bytes, Verdict.DOES_NOT_FIT, found)
+    return np.where(moved_bytes > 0, found, Verdict.FITS).astype(np.int64)
 
-    Source: process base measured with weights loaded shard by shard, see assumptions.
-    """
-    return np.full(len(plans), problem.assumptions.process_bytes * problem.cluster.devices_per_node)
+
+def _offloaded_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: list[Kept]) -> F64:
+    if not moves(plans):
+        return np.zeros(len(pairs.row))
+    kept = offloaded_activation_bytes(plans, pairs, layers, in_flight(plans, pairs))
+    return offloaded_bytes(problem, plans, pairs, parts, kept)

@@ -85,6 +85,14 @@ class Compile(IntEnum):
     MAX_AUTOTUNE = 3
 
 
+class OptimizerStep(IntEnum):
+    """When weights are updated: at once, tile by tile, or each layer as soon as it has its gradients."""
+
+    WHOLE = 0
+    TILED = 1
+    IN_BACKWARD = 2
+
+
 class LocalWire(IntEnum):
     """Number format in which replicas that train alone tell each other their differences."""
 
@@ -126,6 +134,8 @@ class Plan:
     parts that meet in turn, each while the replicas train on for `local_overlap_steps` (Streaming DiLoCo).
     With `dynamic_cp` short sequences are shared by fewer context ranks than `cp`. `wide_layers` layers at one
     end stay in 16 bit under a scaled recipe.
+    `offload_...` says where states and kept activations live between uses; an optimizer with offloaded states
+    updates on the host.
     """
 
     dp: int = 1
@@ -161,6 +171,7 @@ class Plan:
     local_overlap_steps: int = 0
     dynamic_cp: bool = False
     wide_layers: int = 0
+    optimizer_step: OptimizerStep = OptimizerStep.WHOLE
 
     @property
     def devices(self) -> int:
@@ -181,6 +192,7 @@ CHOICES: Final[dict[str, type[IntEnum]]] = {
     "precision": Precision,
     "compile": Compile,
     "local_wire": LocalWire,
+    "optimizer_step": OptimizerStep,
 }
 FLAGS: Final = ("reshard", "sp", "fused_loss", "dynamic_cp")
 
@@ -224,6 +236,7 @@ class Plans:
     local_overlap_steps: I64
     dynamic_cp: I64
     wide_layers: I64
+    optimizer_step: I64
     stage_split: I64
     splits: tuple[tuple[int, ...], ...] = field(default=())
 

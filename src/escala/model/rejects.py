@@ -13,11 +13,13 @@ from escala.model.activations import autocasts
 from escala.model.cluster import Accelerator
 from escala.model.columns import I64, Bool
 from escala.model.efficiency import peak_flop_per_s
-from escala.model.network import Attention, Experts, FeedForward, Mixer, Part, StackRole
+from escala.model.network import Attention, Experts, FeedForward, Mixer, Network, Part, StackRole
+from escala.model.offload import is_unknown, wants
 from escala.model.plan import (
     Compile,
     ContextKind,
     Offload,
+    OptimizerStep,
     Plans,
     Precision,
     Recompute,
@@ -55,7 +57,7 @@ class Reject(IntFlag):
     SHARD = 1 << 17
     ENGINE = 1 << 18
     PRECISION = 1 << 19
-    NOT_PLANNED = 1 << 20
+    OFFLOAD = 1 << 20
     LOCAL_STEPS = 1 << 24
     LOCAL_FRAGMENTS = 1 << 25
     MIXER_HEADS = 1 << 26
@@ -64,6 +66,9 @@ class Reject(IntFlag):
     MEMORY = 1 << 22
     TRACED = 1 << 40
     TRACED_FORMAT = 1 << 41
+    HOST_LINK = 1 << 28
+    HOST_MEMORY = 1 << 29
+    OPTIMIZER_STEP = 1 << 30
 
 
 DYNAMIC_CP: Final = "dynamic-cp"
@@ -92,7 +97,7 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.SHARD: "the shard group does not divide dp x cp, is no multiple of cp or goes not with ZeRO",
     Reject.ENGINE: "the engine cannot do this combination",
     Reject.PRECISION: "the device has no unit for this precision",
-    Reject.NOT_PLANNED: "offload is described but not planned yet",
+    Reject.OFFLOAD: "weights are offloaded with ZeRO-3 alone, optimizer states with ZeRO or a single replica",
     Reject.LOCAL_STEPS: "local steps need replicas: zero 0 with cp 1, or HSDP, with all experts in each",
     Reject.LOCAL_FRAGMENTS: "overlaps and fragments need more local steps, each fragment a layer",
     Reject.MIXER_HEADS: "tp does not divide the key heads of a recurrent mixer, or tp x cp not its heads",
@@ -102,6 +107,10 @@ REASONS: Final[dict[Reject, str]] = {
     Reject.TRACED: "a traced module is replicated or sharded as it ran: its parts are not known to be split, "
     "compiled or recomputed in part",
     Reject.TRACED_FORMAT: "the traced module did not run in this number format",
+    Reject.HOST_LINK: "the speed of the host's bus, or of its disks, is not known",
+    Reject.HOST_MEMORY: "does not fit in host memory",
+    Reject.OPTIMIZER_STEP: "a step inside backward needs one micro-batch, no pipeline, ZeRO 0 or 3, "
+    "and states on the device",
 }
 
 
@@ -141,9 +150,12 @@ def _totals(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
 
 def parts_of(problem: Problem) -> list[Part]:
     """All parts of all kinds of layers."""
-    return [
-        part for stack in problem.workload.network.stacks for block in stack.blocks for part in block.parts
-    ]
+    return parts_of_network(problem.workload.network)
+
+
+def parts_of_network(network: Network) -> list[Part]:
+    """All parts of all kinds of layers of a network."""
+    return [part for stack in network.stacks for block in stack.blocks for part in block.parts]
 
 
 def _tensor(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
@@ -276,13 +288,12 @@ def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
     unknown = np.zeros(len(plans), np.bool_)
     for ability in set(problem.lacks) - set(problem.engine.lacks):
         unknown |= needed[ability]
-    later = (plans.offload_optimizer + plans.offload_params + plans.offload_activations) != Offload.NONE
     no_unit = np.array([not has_units(problem.accelerator, code) for code in Precision])
     return {
-        Reject.ENGINE: broken,
+        Reject.ENGINE: broken | is_unmoved(problem, plans),
         Reject.TRACED: unknown,
         Reject.TRACED_FORMAT: unseen_format(problem, plans),
-        Reject.NOT_PLANNED: later,
+        **_away(problem, plans),
         Reject.PRECISION: no_unit[plans.precision],
         Reject.SITE_POWER: np.full(len(plans), draws_too_much(problem)),
     }
@@ -295,6 +306,29 @@ def unseen_format(problem: Problem, plans: Plans) -> Bool:
         if isinstance(part, Traced):
             broken |= was_not_seen(part, codes)
     return broken
+
+
+def is_unmoved(problem: Problem, plans: Plans) -> Bool:
+    """Plans that offload, or step, as the engine does not know to."""
+    broken = np.zeros(len(plans), np.bool_)
+    for ability, wanted in wants(plans).items():
+        if ability not in problem.engine.has:
+            broken |= wanted
+    return broken
+
+
+def _away(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
+    """Offload and steps inside backward where the states allow them."""
+    unsharded = (plans.zero == 0) & (plans.dp * plans.cp > 1)
+    lone = (plans.offload_params != Offload.NONE) & (plans.zero < 3)
+    early = plans.optimizer_step == OptimizerStep.IN_BACKWARD
+    simple = (plans.micro_batches == 1) & (plans.pp == 1) & ((plans.zero == 0) | (plans.zero == 3))
+    at_host = plans.offload_optimizer != Offload.NONE
+    return {
+        Reject.OFFLOAD: lone | (at_host & unsharded),
+        Reject.HOST_LINK: is_unknown(problem, plans),
+        Reject.OPTIMIZER_STEP: early & ~(simple & ~at_host),
+    }
 
 
 def has_units(chip: Accelerator, precision: Precision) -> bool:

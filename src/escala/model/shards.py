@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from escala.model.columns import F64, I64
+from escala.model.matmuls import bottlenecks
 from escala.model.mixers import in_widths
 from escala.model.network import (
     Attention,
@@ -83,8 +84,8 @@ def shards(workload: Workload, plans: Plans, pairs: Slots) -> Shards:
             still = still + count * (of_layer + of_experts) * (block.learning is Learning.STILL)
             continue
         largest_trained = np.maximum(largest_trained, np.where(count > 0, of_layer + of_experts, 0.0))
-        if workload.lora is not None:
-            outside, inside = lora_parameters(block, stack, workload.lora)
+        if workload.is_frozen:
+            outside, inside = adapter_parameters(block, stack, workload)
             adapters = adapters + count * outside
             expert_adapters = expert_adapters + count * inside / experts_over
     ends = end_parameters(network, pairs, tp)
@@ -158,6 +159,16 @@ def largest_matrix(network: Network, plans: Plans) -> F64:
             elif isinstance(part, Traced):
                 most = np.maximum(most, part.parameters)
     return most
+
+
+def adapter_parameters(block: Block, stack: Stack, workload: Workload) -> tuple[float, float]:
+    """Trained weights that a method adds to one frozen layer, outside and inside experts."""
+    if workload.lora is not None:
+        return lora_parameters(block, stack, workload.lora)
+    if workload.adapter is None:
+        return 0.0, 0.0
+    width, hidden = workload.adapter.width, stack.hidden
+    return float(bottlenecks(block) * (2 * hidden * width + width + hidden)), 0.0
 
 
 def lora_parameters(block: Block, stack: Stack, lora: Lora) -> tuple[float, float]:

@@ -7,12 +7,13 @@ import numpy as np
 from escala.model.activations import autocasts
 from escala.model.columns import F64, Bool
 from escala.model.engine import Gathering
-from escala.model.plan import Offload, Plans
+from escala.model.plan import Offload, OptimizerStep, Plans
 from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
 from escala.model.shards import Shards, base_weight_bytes, largest_matrix, sharing
 from escala.model.stages import Slots
-from escala.model.workload import Method
+from escala.model.updates import moment_bytes, orthogonal_bytes, sees_matrices
+from escala.model.workload import Method, OptimizerKind
 
 STATE_COLUMNS: Final = (
     "dp",
@@ -26,6 +27,8 @@ STATE_COLUMNS: Final = (
     "shard",
     "precision",
     "offload_optimizer",
+    "offload_params",
+    "optimizer_step",
     "local_steps",
     "local_fragments",
     "local_overlap_steps",
@@ -39,10 +42,13 @@ TRAVELLING_BYTES: Final = 4.0
 def state_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> tuple[F64, F64]:
     """Weights, optimizer state and gradients: engine bytes per parameter / ranks that share them.
 
-    Two columns, gradients apart. Shapes (pairs,). Source: Rajbhandari 2020 (ZeRO), section 3; engine records.
+    Two columns, gradients apart; paged states give way and count as none.
+    Shapes (pairs,). Source: Rajbhandari 2020 (ZeRO), section 3; engine records.
     """
     held = states(problem, plans, pairs, parts)
-    return held["weights_bytes"] + held["optimizer_bytes"], held["gradients_bytes"]
+    lasting = held["weights_bytes"]
+    lasting = lasting if problem.workload.optimizer.is_paged else lasting + held["optimizer_bytes"]
+    return lasting, held["gradients_bytes"]
 
 
 def per_rank(plans: Plans, pairs: Slots, dense: F64, expert: F64, from_stage: int) -> F64:
@@ -53,7 +59,23 @@ def per_rank(plans: Plans, pairs: Slots, dense: F64, expert: F64, from_stage: in
 
 
 def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[str, F64]:
-    """Weights, gradients and optimizer state: engine bytes per parameter / ranks that share them."""
+    """Weights, gradients, optimizer state on the device: engine bytes per parameter / ranks that share.
+
+    What is offloaded is not there: weights, or optimizer states with the gradients that they take.
+    """
+    found, take = whole_states(problem, plans, pairs, parts), pairs.row
+    at_host = plans.offload_optimizer[take] != Offload.NONE
+    moved = {
+        "weights_bytes": plans.offload_params[take] != Offload.NONE,
+        # ZeRO-1 reduces whole gradients, which wait on the device
+        "gradients_bytes": at_host & (plans.zero[take] != 1),
+        "optimizer_bytes": at_host,
+    }
+    return {name: np.where(moved[name], 0.0, held) for name, held in found.items()}
+
+
+def whole_states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[str, F64]:
+    """Weights, gradients and optimizer state of a rank, wherever they lie."""
     engine, optimizer = problem.engine.memory, problem.workload.optimizer
     frozen_bytes = base_weight_bytes(problem.workload)
     whole_dense = parts.dense + parts.ends
@@ -64,12 +86,15 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
         weights = weights + (outer - inner) * per_rank(plans, pairs, parts.ends, none, 3)
     trained = parts.trained_dense, parts.trained_expert
     gradient_bytes, state_bytes = engine.gradient_bytes, engine.master_bytes
-    if frozen_bytes is not None and problem.workload.lora is not None:
-        weights = weights + problem.workload.lora.weight_bytes * per_rank(plans, pairs, *trained, 3)
-        gradient_bytes, state_bytes = problem.workload.lora.weight_bytes, 0.0
-    state_bytes += optimizer.moments * optimizer.state_bytes
-    offloaded = plans.offload_optimizer[pairs.row] != Offload.NONE
-    state = state_bytes * per_rank(plans, pairs, *trained, 1)
+    added_bytes = problem.workload.adapter_bytes
+    if frozen_bytes is not None and added_bytes is not None:
+        weights = weights + added_bytes * per_rank(plans, pairs, *trained, 3)
+        gradient_bytes, state_bytes = added_bytes, 0.0
+    updated = per_rank(plans, pairs, *trained, 1)
+    if sees_matrices(problem):
+        state = state_bytes * updated + moment_bytes(problem, plans, pairs, updated)
+    else:
+        state = (state_bytes + optimizer.moments * optimizer.state_bytes) * updated
     state = state + agreed_bytes(plans)[pairs.row] * per_rank(plans, pairs, *trained, 3)
     cached = (autocasts(problem, plans) & (plans.zero < 3))[pairs.row]
     autocast = (
@@ -78,7 +103,7 @@ def states(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> dict[
     return {
         "weights_bytes": weights + autocast,
         "gradients_bytes": gradient_bytes * _gradient_parameters(problem, plans, pairs, parts),
-        "optimizer_bytes": np.where(offloaded, 0.0, state),
+        "optimizer_bytes": state,
     }
 
 
@@ -101,11 +126,22 @@ def weight_bytes(problem: Problem) -> tuple[float, float]:
 
 
 def _gradient_parameters(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Gradients on one rank: sharded from ZeRO-2 on, but whole while a pipeline accumulates them locally."""
+    """Gradients on one rank: sharded from ZeRO-2 on, but whole while a pipeline accumulates them locally.
+
+    A step inside backward leaves those of one layer: the share of the largest.
+    """
     trained = parts.trained_dense, parts.trained_expert
     sharded = per_rank(plans, pairs, *trained, 2)
     waits = keeps_whole_gradients(problem, plans)[pairs.row]
-    return np.where(waits, parts.trained_dense + parts.trained_expert, sharded)
+    all_of_them = np.where(waits, parts.trained_dense + parts.trained_expert, sharded)
+    is_early = (plans.optimizer_step == OptimizerStep.IN_BACKWARD)[pairs.row]
+    return np.where(is_early, _of_largest(all_of_them, parts), all_of_them)
+
+
+def _of_largest(values: F64, parts: Shards) -> F64:
+    """The part of the largest layer, or of the ends where these are larger."""
+    largest = np.maximum(parts.largest, parts.ends)
+    return np.asarray(values * np.minimum(largest / np.maximum(parts.total, 1.0), 1.0), np.float64)
 
 
 def keeps_whole_gradients(problem: Problem, plans: Plans) -> Bool:
@@ -138,8 +174,7 @@ def gathered_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) 
         unit = unit_bytes(problem, plans, pairs, parts)
         resharded = unit + width * parts.ends
         whole = width * parts.total + unit
-    sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1)
-    held = np.where(sharded, np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
+    held = np.where(streams(plans)[take], np.where(plans.reshard[take] == 1, resharded, whole), 0.0)
     is_quantised = problem.workload.method is Method.QLORA
     return held + dequantised_bytes(problem, plans)[take] if is_quantised else held
 
@@ -155,7 +190,7 @@ def unit_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F
     if problem.workload.is_frozen:
         width = np.minimum(width, base_weight_bytes(problem.workload) or width)
     reduced = _reduced_bytes(problem, parts)
-    is_sharded = (plans.zero[take] >= 3) & (plans.shard[take] > 1) & (engine.gathering is Gathering.LAYERS)
+    is_sharded = streams(plans)[take] & (engine.gathering is Gathering.LAYERS)
     return np.where(
         is_sharded, (np.where(plans.reshard[take] == 1, 2 * width, 0.0) + reduced) * parts.largest, 0.0
     )
@@ -169,6 +204,11 @@ def _reduced_bytes(problem: Problem, parts: Shards) -> F64 | float:
         parts.largest_trained, parts.largest, out=np.ones_like(parts.largest), where=parts.largest > 0
     )
     return problem.engine.memory.gathered_in_backward_bytes * share
+
+
+def streams(plans: Plans) -> Bool:
+    """Plans whose weights come when they are needed: from other ranks, or from the host."""
+    return np.asarray((plans.zero >= 3) & ((plans.shard > 1) | (plans.offload_params != Offload.NONE)))
 
 
 def dequantised_bytes(problem: Problem, plans: Plans) -> F64:
@@ -196,15 +236,22 @@ def bucket_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) ->
 
 
 def step_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
-    """Temporaries of the optimizer step: engine bytes per parameter that the rank updates.
+    """Temporaries of the optimizer step: engine bytes per parameter that the rank updates at once.
 
-    Source: traces of foreach and fused AdamW, see engine records.
+    A tiled step updates a tile, one inside backward a layer; Muon has whole matrices besides.
+    Source: traces of foreach and fused AdamW, see engine records; Singh 2023 (TED), section 4.
     """
     engine, take = problem.engine.memory, pairs.row
     updated = per_rank(plans, pairs, parts.trained_dense, parts.trained_expert, 1)
-    updated = np.minimum(updated, engine.step_parameters)
+    step, tile = plans.optimizer_step[take], problem.assumptions.step_tile_parameters
+    at_once = np.where(step == OptimizerStep.TILED, np.minimum(updated, tile), updated)
+    at_once = np.where(step == OptimizerStep.IN_BACKWARD, _of_largest(updated, parts), at_once)
+    at_once = np.minimum(at_once, engine.step_parameters)
+    held = engine.step_bytes * at_once
+    if problem.workload.optimizer.kind is OptimizerKind.MUON:
+        held = held + orthogonal_bytes(problem, plans, pairs)
     offloaded = plans.offload_optimizer[take] != Offload.NONE
-    return np.where(offloaded, 0.0, engine.step_bytes * updated)
+    return np.where(offloaded, 0.0, held)
 
 
 def init_copy_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:

@@ -21,14 +21,17 @@ from escala.model.distributed import (
 from escala.model.efficiency import memory_bytes_per_s
 from escala.model.layers import LayerTime
 from escala.model.lengths import is_full, timed_shape, uneven_s
+from escala.model.offload import host_update_s, offload_s, paged_s
+from escala.model.orthogonal import muon_s
 from escala.model.pipeline import bubble_s, transfer_s
-from escala.model.plan import Plans
+from escala.model.plan import Offload, Plans
 from escala.model.problem import Problem
 from escala.model.replicas import gradient_sync_s, sharding_s
 from escala.model.shards import Shards, sharing
 from escala.model.slowest import Rank, added_s, slowest_rank
 from escala.model.stages import Slots
 from escala.model.traffic import layer_wires, stream_bytes, tensor_sync_s
+from escala.model.workload import OptimizerKind
 
 LAYER_TERMS: Final = (
     "matmul_s",
@@ -63,6 +66,7 @@ class StepTime:
     gradient_sync_s: F64
     accumulate_s: F64
     optimizer_s: F64
+    offload_s: F64
     straggler_s: F64
     overhead_s: F64
 
@@ -91,6 +95,7 @@ def step_time(
     terms["gradient_sync_s"] = gradient_sync_s(problem, plans, rank, terms["bubble_s"])
     terms["accumulate_s"] = accumulate_s(problem, plans, rank)
     terms["optimizer_s"] = optimizer_s(problem, plans, rank)
+    terms["offload_s"] = offload_s(problem, plans, rank)
     terms["straggler_s"] = straggler_s(problem, plans, busy_s) + rank_uneven_s(problem, plans, rank)
     terms["overhead_s"] = overhead_s(problem, plans)
     return StepTime(**terms)
@@ -164,21 +169,35 @@ def optimizer_s(problem: Problem, plans: Plans, rank: Rank) -> F64:
     """Optimizer step: bytes per parameter that the rank updates / memory speed, or the timed seconds of each.
 
     Timed ones and launches, where parameters are distributed tensors. The bytes of AdamW hold two fp32
-    states, read and written: 16, less what smaller states save. Source: see assumptions.
+    states, read and written: 16, less what smaller states save. Muon orthogonalises its matrices besides; the
+    host updates states that it holds. Source: see assumptions, `orthogonal`, `offload`.
     """
     over_dense, over_expert = sharing(plans, np.arange(len(plans)))
     sharded = plans.zero >= 1
     dense = rank.parts.trained_dense / np.where(sharded, over_dense, 1.0)
     expert = rank.parts.trained_expert / np.where(sharded, over_expert, 1.0)
-    optimizer = problem.workload.optimizer
+    device_s = _device_update_s(problem, plans, rank, dense, expert)
+    at_host = plans.offload_optimizer != Offload.NONE
+    if not at_host.any() or problem.cluster.host.pcie_bytes_per_s is None:
+        return device_s
+    return np.where(at_host, host_update_s(problem, plans, dense + expert), device_s)
+
+
+def _device_update_s(problem: Problem, plans: Plans, rank: Rank, dense: F64, expert: F64) -> F64:
+    """The update on the device of so many dense weights and weights of experts."""
+    optimizer, updated = problem.workload.optimizer, dense + expert
     state_bytes = 2.0 * optimizer.moments * optimizer.state_bytes
     per_parameter = problem.assumptions.optimizer_pass_bytes - 16.0 + state_bytes
-    moved_bytes = (dense + expert) * per_parameter
     if problem.accelerator.operations is not None:
-        update_s = problem.accelerator.operations.update_s
-        passes_s = (dense + expert) * update_s * (per_parameter / problem.assumptions.optimizer_pass_bytes)
-        return passes_s + _update_launches_s(problem, plans, rank)
-    return np.asarray(moved_bytes / memory_bytes_per_s(problem.accelerator), np.float64)
+        timed_s = problem.accelerator.operations.update_s
+        passes_s = updated * timed_s * (per_parameter / problem.assumptions.optimizer_pass_bytes)
+        update_s = passes_s + _update_launches_s(problem, plans, rank)
+    else:
+        moved_bytes = updated * per_parameter
+        update_s = np.asarray(moved_bytes / memory_bytes_per_s(problem.accelerator), np.float64)
+    if optimizer.kind is OptimizerKind.MUON:
+        return update_s + muon_s(problem, plans, rank, updated)
+    return update_s + paged_s(problem, updated) if optimizer.is_paged else update_s
 
 
 def _update_launches_s(problem: Problem, plans: Plans, rank: Rank) -> F64:

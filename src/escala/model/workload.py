@@ -39,14 +39,20 @@ class OptimizerKind(StrEnum):
 class Optimizer:
     """The update rule and how its state is stored.
 
-    `state_bytes` is the width of each moment (4 fp32, 2 bf16, 1 8-bit); AdamW keeps two moments, SGD with
-    momentum one, plain SGD none. `is_fused` is one kernel for all parameters, without temporaries.
+    `state_bytes` is the width of each moment (4 fp32, 2 bf16, 1 8-bit and 4 for each block's scale); AdamW
+    keeps two moments, SGD with momentum and Lion one, plain SGD none. Adafactor factors its second moment;
+    `moments` counts what it keeps beside. Muon keeps one for each matrix of a layer, which it orthogonalises,
+    and two for all others, which AdamW updates. Each matrix is that of one rank (`owns_matrices`), or all
+    ranks gather and orthogonalise all. `is_paged` states leave the device while other things need the room.
+    `is_fused` is one kernel for all parameters, without temporaries.
     """
 
     kind: OptimizerKind = OptimizerKind.ADAMW
     state_bytes: float = 4.0
     moments: int = 2
     is_fused: bool = True
+    owns_matrices: bool = True
+    is_paged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,18 @@ class Batching(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """Bottlenecks inside each layer, in series: one behind attention and one behind the feed-forward.
+
+    Down to `width`, activation, up again, residual; `weight_bytes` of each trained weight.
+    Source: Houlsby et al. 2019, section 2.1.
+    """
+
+    width: int = 64
+    weight_bytes: float = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
     """Distribution of sample lengths in tokens: equally likely lengths, and what is made of them.
 
@@ -98,6 +116,7 @@ class Workload:
     total_tokens: float | None = None
     method: Method = Method.PRETRAIN
     lora: Lora | None = None
+    adapter: Adapter | None = None
     optimizer: Optimizer = field(default_factory=Optimizer)
     phase: Phase = Phase.TRAIN
     lengths: Lengths = field(default_factory=Lengths)
@@ -106,3 +125,9 @@ class Workload:
     def is_frozen(self) -> bool:
         """True when the weights of the network itself get no gradient."""
         return self.method in (Method.LORA, Method.QLORA, Method.ADAPTER)
+
+    @property
+    def adapter_bytes(self) -> float | None:
+        """Bytes of each trained weight beside a frozen network; None where the network itself is trained."""
+        added = self.lora or self.adapter
+        return None if added is None else added.weight_bytes

@@ -40,6 +40,8 @@ def adapt(module: nn.Module, parts: Parts, workload: Workload, precision: Precis
 
     What comes back is the content of peft's adapter_config.json; empty without adapters.
     """
+    if workload.method is Method.ADAPTER:
+        raise InvalidInput("adapters in series are planned only; choose --method lora, qlora or full")
     if workload.method not in (Method.LORA, Method.QLORA):
         return {}
     lora = workload.lora or Lora()

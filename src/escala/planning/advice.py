@@ -25,10 +25,10 @@ class Remedy:
 
 
 def remedies(problem: Problem, limits: SpaceLimits | None = None, *, most: int = 3) -> list[Remedy]:
-    """Changes after which some plan fits: states, sequence, method, then devices; at most `most`."""
+    """Changes after which some plan fits without offload, at most `most`: states, tokens, method, devices."""
     found: list[Remedy] = []
     for title, other in _changes(problem):
-        result = search(other, limits, top=1)
+        result = search(other, limits, top=1, may_offload=False)
         if result.ranking is not None:
             plan = result.ranking.plans[0]
             found.append(Remedy(title=title, plan=plan, step_s=float(result.ranking.step_s[0])))

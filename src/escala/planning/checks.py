@@ -1,16 +1,12 @@
 """What the schemas can say and the planner cannot answer yet: refused with one clear line."""
 
-from typing import Final
-
 from escala.errors import InvalidInput
+from escala.model.network import Convolution
 from escala.model.plan import Plan, Precision
 from escala.model.precision import recipe
 from escala.model.problem import Problem
-from escala.model.rejects import DEALT, DYNAMIC_CP, REASONS, Reject, has_units
-from escala.model.workload import Method, OptimizerKind, Phase
-
-PLANNED_METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA, Method.QLORA)
-PLANNED_OPTIMIZERS: Final = (OptimizerKind.ADAMW, OptimizerKind.SGD)
+from escala.model.rejects import DEALT, DYNAMIC_CP, REASONS, Reject, has_units, parts_of_network
+from escala.model.workload import OptimizerKind, Phase, Workload
 
 
 def refuse_unplanned(problem: Problem, precision: Precision) -> None:
@@ -38,10 +34,7 @@ def refuse_unable(problem: Problem, plain: Plan) -> None:
 
 def _refuse_workload(problem: Problem) -> None:
     workload = problem.workload
-    if workload.method not in PLANNED_METHODS:
-        raise _not_yet(f"method '{workload.method}'", PLANNED_METHODS)
-    if workload.optimizer.kind not in PLANNED_OPTIMIZERS:
-        raise _not_yet(f"optimizer '{workload.optimizer.kind}'", PLANNED_OPTIMIZERS)
+    refuse_no_matrices(workload)
     if workload.phase is not Phase.TRAIN:
         raise _not_yet(f"phase '{workload.phase}'", (Phase.TRAIN,))
     if not workload.lengths.is_packed:
@@ -50,6 +43,19 @@ def _refuse_workload(problem: Problem) -> None:
         raise InvalidInput(
             f"global batch {workload.global_batch} and sequence {workload.sequence_tokens} must be 1 or more"
         )
+
+
+def refuse_no_matrices(workload: Workload) -> None:
+    """Raise for an optimizer that updates whole matrices where weights have none, or others are trained."""
+    kind = workload.optimizer.kind
+    if kind not in (OptimizerKind.MUON, OptimizerKind.ADAFACTOR):
+        return
+    if workload.network.is_traced:
+        raise InvalidInput(f"{kind} is planned for known matrices, not for a traced module")
+    if any(isinstance(part, Convolution) for part in parts_of_network(workload.network)):
+        raise InvalidInput(f"{kind} is planned for matrices, and {workload.network.name} has convolutions")
+    if workload.is_frozen and kind is OptimizerKind.MUON:
+        raise InvalidInput("muon is planned for all weights, not for adapters; choose adamw")
 
 
 def _refuse_cluster(problem: Problem) -> None:

@@ -20,7 +20,8 @@ from escala.model.plan import Precision
 from escala.model.precision import RECIPES, code, recipe
 from escala.model.predictions import with_predictions
 from escala.model.problem import Problem
-from escala.model.workload import Batching, Lengths, Lora, Method, Optimizer, OptimizerKind, Workload
+from escala.model.workload import Adapter, Batching, Lengths, Lora, Method, Optimizer, OptimizerKind, Workload
+from escala.planning.checks import refuse_no_matrices
 from escala.planning.space import SpaceLimits, divisors, is_processor
 
 # Rules of thumb, assumptions all: published runs of 1 to 100 B parameters mostly take 0.5 to 4 M tokens a
@@ -41,13 +42,20 @@ LENGTH_STEP: Final = 128
 MOST_TRIED_DEVICES: Final = 1024
 """Devices up to which a question without a number of devices is answered."""
 ENGINE: Final = "pytorch"
+BLOCKWISE_BYTES: Final = 1.0 + 4.0 / 256.0
+"""A state in 8 bit with its part of a scale in fp32, blocks of 256. Source: bitsandbytes, optimizer.py."""
 OPTIMIZERS: Final = {
     "adamw": Optimizer(),
     "adamw-bf16": Optimizer(state_bytes=2.0),
-    "adamw-8bit": Optimizer(state_bytes=1.0),
+    "adamw-8bit": Optimizer(state_bytes=BLOCKWISE_BYTES),
+    "adamw-8bit-paged": Optimizer(state_bytes=BLOCKWISE_BYTES, is_paged=True),
     "sgd": Optimizer(kind=OptimizerKind.SGD, moments=1),
+    "lion": Optimizer(kind=OptimizerKind.LION, moments=1),
+    "adafactor": Optimizer(kind=OptimizerKind.ADAFACTOR, moments=0),
+    "muon": Optimizer(kind=OptimizerKind.MUON, moments=1),
+    "muon-gathered": Optimizer(kind=OptimizerKind.MUON, moments=1, owns_matrices=False),
 }
-METHODS: Final = (Method.PRETRAIN, Method.FULL, Method.LORA, Method.QLORA)
+METHODS: Final = tuple(Method)
 ADAPTED: Final = (Method.LORA, Method.QLORA)
 
 
@@ -66,6 +74,7 @@ class Question:
     freeze: tuple[str, ...] = ()
     images: int | None = None
     image_pixels: tuple[int, int] | None = None
+    adapter_width: int | None = None
     optimizer: str = "adamw"
     precision: str = "bf16"
     lengths: tuple[float, ...] = ()
@@ -104,9 +113,11 @@ def answerable(question: Question) -> tuple[Problem, tuple[Assumed, ...]]:
         total_tokens=question.total_tokens,
         method=method,
         lora=Lora(rank=question.lora_rank or Lora().rank) if method in ADAPTED else None,
+        adapter=_adapter(question) if method is Method.ADAPTER else None,
         optimizer=_optimizer(question.optimizer),
         lengths=lengths,
     )
+    refuse_no_matrices(workload)
     problem = Problem(
         workload=workload,
         cluster=question.cluster,
@@ -262,9 +273,6 @@ def _assumed_images(network: Network) -> tuple[Assumed, ...]:
 
 
 def _method(question: Question) -> Method:
-    if question.method in (*Method,) and question.method not in METHODS:
-        allowed = ", ".join(METHODS)
-        raise InvalidInput(f"method '{question.method}' is not planned yet; choose {allowed}")
     if question.method not in METHODS:
         raise unknown("method", shown(question.method), METHODS, f"choose {', '.join(METHODS)}")
     method = Method(question.method)
@@ -278,7 +286,15 @@ def _method(question: Question) -> Method:
         raise InvalidInput(
             f"--lora-rank goes with --method {wanted}, and the method is '{method}'; change one"
         )
+    if question.adapter_width is not None and method is not Method.ADAPTER:
+        raise InvalidInput(
+            f"--adapter-width goes with --method adapter, and the method is '{method}'; change one"
+        )
     return method
+
+
+def _adapter(question: Question) -> Adapter:
+    return Adapter(width=question.adapter_width or Adapter().width)
 
 
 def _optimizer(name: str) -> Optimizer:

@@ -71,7 +71,7 @@ def curve(
     limit = most or problem.cluster.devices
     points: list[ScalePoint] = []
     for devices in counts(problem, least, limit):
-        found = search(on(problem, devices), limits, objective=objective, top=1)
+        found = search(on(problem, devices), limits, objective=objective, top=1, may_offload=False)
         if found.ranking is not None:
             points.append(point(found.ranking, devices, points, is_risky=found.is_risky))
     return Curve(points=tuple(points), fewest=points[0].devices if points else None, worth=_worth(points))

@@ -24,6 +24,7 @@ from escala.model.problem import Problem
 from escala.model.rejects import REASONS, Reject, draws_too_much
 from escala.planning.checks import refuse_unable, refuse_unplanned
 from escala.planning.frontier import CHUNK_ROWS, Frontier, Ways
+from escala.planning.offloads import refuse_unknown_offload, with_offload
 from escala.planning.pool import Pool, first_of_each, layout_keys
 from escala.planning.rows import Rows
 from escala.planning.simplicity import FAMILIES, complexity
@@ -82,18 +83,24 @@ def search(
     objective: Objective = Objective.TIME,
     top: int = 10,
     tolerance: float = TOLERANCE,
+    may_offload: bool = True,
 ) -> Found:
-    """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits."""
+    """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits.
+
+    Offload is tried where nothing fits without it, as little as is needed.
+    """
     narrowed = limits or SpaceLimits()
     refuse_unplanned(problem, narrowed.precision)
     refuse_unable(problem, narrowed.plain)
+    refuse_unknown_offload(problem, narrowed.plain)
     if objective is Objective.ENERGY and problem.accelerator.power_w is None:
         chip = problem.accelerator.name
         raise InvalidInput(f"the power of {chip} is not known; rank by time or cost instead")
-    for accepted in (Verdict.FITS, Verdict.RISKY):
-        found = _Search(problem, narrowed, objective, top, tolerance, accepted).run()
-        if found.ranking is not None:
-            break
+    for each in (narrowed, *(with_offload(problem, narrowed) if may_offload else ())):
+        for accepted in (Verdict.FITS, Verdict.RISKY):
+            found = _Search(problem, each, objective, top, tolerance, accepted).run()
+            if found.ranking is not None:
+                return found
     return found
 
 

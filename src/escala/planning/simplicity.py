@@ -6,7 +6,18 @@ from typing import Final
 import numpy as np
 
 from escala.model.columns import I64
-from escala.model.plan import Compile, LocalWire, Plan, Plans, Recompute, Schedule, Split
+from escala.model.host import PLACES
+from escala.model.plan import (
+    Compile,
+    LocalWire,
+    Offload,
+    OptimizerStep,
+    Plan,
+    Plans,
+    Recompute,
+    Schedule,
+    Split,
+)
 
 # Points: what a technique adds in set-up, debugging and points of failure. An order of preference, not a
 # measurement: data parallelism first, then sharding, then what needs the model's consent (TP, CP, EP), then
@@ -33,6 +44,8 @@ POINTS: Final = {
     "local-steps": 3,
     "streamed": 1,
     "dynamic-cp": 1,
+    "offload": 2,
+    "optimizer-step": 1,
 }
 
 
@@ -61,10 +74,13 @@ def complexity(plans: Plans) -> I64:
         "local-steps": plans.local_steps > 1,
         "dynamic-cp": (plans.dynamic_cp == 1) & (plans.cp > 1),
         "streamed": (plans.local_fragments > 1) | (plans.local_overlap_steps > 0),
+        "optimizer-step": plans.optimizer_step != OptimizerStep.WHOLE,
     }
     total = np.zeros(len(plans), np.int64)
     for name, used in uses.items():
         total += POINTS[name] * used
+    for place in PLACES:
+        total += POINTS["offload"] * (getattr(plans, place) != Offload.NONE)
     return total
 
 
@@ -175,5 +191,30 @@ def _extras(plan: Plan) -> list[str]:
     extras += ["fused loss"] if plan.fused_loss else []
     extras += [f"{plan.wide_layers} layers in 16 bit"] if plan.wide_layers else []
     extras += [_local(plan)] if plan.local_steps > 1 else []
+    extras += _offloaded(plan)
+    if plan.optimizer_step is not OptimizerStep.WHOLE:
+        extras.append({1: "tiled step", 2: "step in backward"}[int(plan.optimizer_step)])
     extras += [f"order {plan.placement}"] if plan.placement != "tp-cp-dp-pp" else []
     return extras
+
+
+OFFLOADED: Final = {
+    "offload_params": "weights",
+    "offload_optimizer": "optimizer",
+    "offload_activations": "activations",
+}
+
+
+def moved(plan: Plan) -> tuple[str, ...]:
+    """What a plan offloads, in words."""
+    return tuple(word for name, word in OFFLOADED.items() if getattr(plan, name) is not Offload.NONE)
+
+
+def _offloaded(plan: Plan) -> list[str]:
+    """'weights + optimizer on the host', by place."""
+    found = []
+    for place, title in ((Offload.CPU, "on the host"), (Offload.NVME, "on disks")):
+        those = [word for name, word in OFFLOADED.items() if getattr(plan, name) is place]
+        if those:
+            found.append(f"{' + '.join(those)} {title}")
+    return found

@@ -13,12 +13,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from escala.model.host import PLACES
 from escala.model.network import Attention, Experts, FeedForward, Mixer, StackRole
 from escala.model.plan import (
+    CHOICES,
     PLACEMENTS,
     Compile,
     ContextKind,
-    LocalWire,
+    OptimizerStep,
     Plan,
     Plans,
     Precision,
@@ -37,8 +39,8 @@ MIN_CONTEXT_TOKENS: Final = 1024
 PROCESSOR: Final = "cpu"
 LOCAL: Final = ("local_steps", "local_wire", "local_fragments", "local_overlap_steps")
 """How replicas train alone."""
-ALONE: Final = (*LOCAL, "dynamic_cp", "wide_layers")
-"""Fields of which the search takes one value for all plans, if it is asked for."""
+ALONE: Final = (*LOCAL, "dynamic_cp", "wide_layers", *PLACES, "optimizer_step")
+"""Fields of which the search takes one value for all plans: the plain one, or what is asked for."""
 Pipelines: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
@@ -55,11 +57,21 @@ class SpaceLimits:
 
     @property
     def plain(self) -> Plan:
-        """What all plans have in common: the precision, and what is asked for of the fields alone."""
-        chosen: dict[str, Any] = {name: self.fixed[name][0] for name in ALONE if name in self.fixed}
-        wire = LocalWire(chosen.pop("local_wire", LocalWire.FP32))
-        is_dynamic = bool(chosen.pop("dynamic_cp", False))
-        return Plan(precision=self.precision, local_wire=wire, dynamic_cp=is_dynamic, **chosen)
+        """What all plans have in common: the precision, and what is taken only where it is asked for."""
+        given: dict[str, Any] = {name: self.fixed[name][0] for name in ALONE if self.fixed.get(name)}
+        chosen: dict[str, Any] = {
+            name: CHOICES[name](code) if name in CHOICES else code for name, code in given.items()
+        }
+        return Plan(precision=self.precision, **chosen)
+
+    def asked(self, name: str) -> int:
+        """The code that all plans of a search have in a field of `ALONE`, 0 where nobody asked for one."""
+        return self.fixed.get(name, (0,))[0]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody said where states live."""
+        return not set(PLACES) & set(self.fixed)
 
     def keep(self, name: str, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a field that stay."""
@@ -191,6 +203,8 @@ def _group(
     tokens = problem.workload.sequence_tokens // cp
     most = min(MAX_SAMPLES, max(MAX_MICRO_BATCH, MAX_TOKENS // max(tokens, 1)))
     sizes = limits.keep("micro_batch", tuple(d for d in divisors(per_rank) if d <= most))
+    if limits.asked("optimizer_step") == OptimizerStep.IN_BACKWARD:
+        sizes = tuple(size for size in sizes if size == per_rank and pp == 1)
     micro = tuple((each, per_rank // each) for each in sizes)
     ragged, divided = pipelines
     return Group(
@@ -226,7 +240,9 @@ def _modes(
     dp, tp, pp, cp = degrees
     split = Plan(dp=dp, tp=tp, pp=pp, cp=cp, ep=1 + deals_experts)
     replicas, modes = dp * cp, [(0, 0, 1)]
-    is_local = limits.plain.local_steps > 1
+    is_local = limits.asked("local_steps") > 1
+    if replicas == 1 and limits.asked("offload_params"):
+        modes.append((3, 1, 1))
     if replicas > 1:
         modes += [(1, 0, replicas), (2, 0, replicas)]
         inside = {_members(link.domain_devices, tp, replicas) for link in problem.cluster.links}
@@ -239,8 +255,17 @@ def _modes(
         kept = (limits.keep(n, (v,)) for n, v in (("zero", zero), ("reshard", reshard), ("shard", shard)))
         alone = not is_local or (shard < replicas and (zero == 3 or (zero == 0 and cp == 1)))
         runs = not problem.workload.network.is_traced or not unseen_format(problem, Plans.of(plan))[0]
-        if not needs & set(problem.lacks) and all(kept) and alone and runs:
+        able = _keeps_states(limits, zero, replicas)
+        if not needs & set(problem.lacks) and all(kept) and alone and runs and able:
             yield zero, reshard, shard
+
+
+def _keeps_states(limits: SpaceLimits, zero: int, replicas: int) -> bool:
+    """Whether states sharded so can be offloaded, or updated inside backward, as all plans have it."""
+    if limits.asked("optimizer_step") == OptimizerStep.IN_BACKWARD and zero in (1, 2):
+        return False
+    is_alone = bool(limits.asked("offload_optimizer")) and zero == 0 and replicas > 1
+    return (zero == 3 or not limits.asked("offload_params")) and not is_alone
 
 
 def _members(domain_devices: int, tp: int, replicas: int) -> int:
@@ -361,7 +386,18 @@ def recompute_choices(problem: Problem, pp: int, limits: SpaceLimits) -> int:
     modes = {Recompute.NONE: 1, Recompute.FULL: 1}
     modes[Recompute.SELECTIVE] = 0 if "selective" in lacks else 1
     modes[Recompute.FIRST_LAYERS] = 0 if "first-layers" in lacks else some
-    return sum(count for mode, count in modes.items() if limits.keep("recompute", (int(mode),)))
+    return sum(
+        count
+        for mode, count in modes.items()
+        if limits.keep("recompute", (int(mode),)) and goes_with_offload(problem, limits, mode)
+    )
+
+
+def goes_with_offload(problem: Problem, limits: SpaceLimits, mode: Recompute) -> bool:
+    """Offloaded activations are checkpoints where the engine can do so, which are few; else all are kept."""
+    if not limits.asked("offload_activations"):
+        return True
+    return mode is (Recompute.FULL if "offload-checkpoints" in problem.engine.has else Recompute.NONE)
 
 
 def is_processor(problem: Problem) -> bool:

@@ -10,7 +10,7 @@ from escala.model.estimate import Dealt, deal, memory_of
 from escala.model.memory import Verdict
 from escala.model.plan import Plans, Recompute, concatenate
 from escala.model.problem import Problem
-from escala.planning.space import SpaceLimits, finish_choices
+from escala.planning.space import SpaceLimits, finish_choices, goes_with_offload
 
 COLUMN_NAMES: Final = tuple(name for name in Plans.__slots__ if name != "splits")
 
@@ -53,7 +53,12 @@ class Fitting:
         """Recompute modes that engine and user allow."""
         lacks = self.problem.lacks
         named = {Recompute.SELECTIVE: "selective", Recompute.FIRST_LAYERS: "first-layers"}
-        kept = (mode for mode in Recompute if self.limits.keep("recompute", (int(mode),)))
+        kept = (
+            mode
+            for mode in Recompute
+            if self.limits.keep("recompute", (int(mode),))
+            and goes_with_offload(self.problem, self.limits, mode)
+        )
         return frozenset(mode for mode in kept if named.get(mode) not in lacks)
 
     def of(self, plans: Plans) -> tuple[Plans | None, Plans]:

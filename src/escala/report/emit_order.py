@@ -22,7 +22,7 @@ STEPS: Final = 1000
 RATES: Final = {Method.PRETRAIN: 3e-4, Method.FULL: 2e-5, Method.LORA: 2e-4, Method.QLORA: 2e-4}
 DATA: Final = {Method.PRETRAIN: "allenai/c4"}
 TUNING_DATA: Final = "tatsu-lab/alpaca"
-ELSEWHERE: Final = Reject.ENGINE | Reject.NOT_PLANNED
+ELSEWHERE: Final = Reject.ENGINE | Reject.OFFLOAD | Reject.HOST_LINK
 """Rules of a prediction that say nothing of whether another tool can run the plan."""
 
 

@@ -69,6 +69,8 @@ def refuse_impossible(problem: Problem, plans: tuple[Plan, ...], where: str) -> 
     if (work.method in (Method.LORA, Method.QLORA)) != (work.lora is not None):
         raise InvalidInput(f"{where}: workload.lora goes with method lora or qlora; change one")
     _refuse_lengths(work.lengths, f"{where}: workload.lengths")
+    if (work.method is Method.ADAPTER) != (work.adapter is not None):
+        raise InvalidInput(f"{where}: workload.adapter goes with method adapter; change one")
     for stack in work.network.stacks:
         _refuse_stack(stack, f"{where}: workload.network")
     for plan in plans:

@@ -5,6 +5,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from escala.model.host import PLACES
 from escala.report.answer import Answer, FamilyView, PlanView, SitesView
 from escala.report.curve_text import print_scaling
 from escala.report.figures_text import SHOWN_CHANCE, figures, out_of_memory, print_doubt, unit
@@ -96,10 +97,20 @@ def print_choice(console: Console, given: Answer, plan: PlanView) -> None:
     width = room(console)
     lines = flow([Text(part, style=STRONG) for part in glued(plan.title).split(" · ")], width)
     lines += figures(given, plan, width)
+    lines += host_lines(given, plan, width)
     lines += flow([f"energy unknown: {given.energy_unknown}"], width) if given.energy_unknown else []
     lines += flow([choice_reason(given, plan)], width)
     hanging(console, "Use", lines, style=STRONG)
     put(console)
+
+
+def host_lines(given: Answer, plan: PlanView, width: int) -> list[Text]:
+    """What a plan that offloads needs in the memory of a node."""
+    if not any(plan.plan[place] != "none" for place in PLACES):
+        return []
+    capacity = given.cluster.host_memory_bytes
+    known = "of a node, whose memory is unknown" if capacity is None else f"of {gib(capacity)} a node"
+    return flow([f"offloads to the host: {gib(plan.host_memory_bytes)} GiB {known}"], width)
 
 
 def choice_reason(given: Answer, plan: PlanView) -> str:

@@ -5,6 +5,7 @@ from math import prod
 from typing import Final
 
 from escala.model.network import Attention, Experts, FeedForward, Mixer
+from escala.model.offload import wants
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, needs, parts_of
@@ -27,7 +28,12 @@ HINTS: Final = {
     Reject.TRACED: "set tp, pp, cp and ep to 1, compile and fused_loss to false, recompute to none or full",
     Reject.TRACED_FORMAT: "choose a precision and a ZeRO stage in which the module ran",
     Reject.PRECISION: "choose a precision that the device has units for",
-    Reject.NOT_PLANNED: "set offload_* to none",
+    Reject.OFFLOAD: "set zero to 3, or offload_params to none; without ZeRO set offload_optimizer to none",
+    Reject.HOST_LINK: "give pcie (and nvme_read, nvme_write) under [host] of a cluster.toml, "
+    "or set offload_* to none",
+    Reject.HOST_MEMORY: "offload less, to nvme, or on more nodes",
+    Reject.OPTIMIZER_STEP: "set optimizer_step to whole, or micro_batches and pp to 1 and offload_optimizer "
+    "to none",
     Reject.LOCAL_STEPS: "set local_steps to 1, or zero to 0 and cp to 1",
     Reject.LOCAL_FRAGMENTS: "set local_fragments to 1 and local_overlap_steps to 0, or raise local_steps",
     Reject.CONTEXT_DYNAMIC: "set dynamic_cp to false, or plan with --batching masked",
@@ -74,8 +80,9 @@ def _repaired(problem: Problem, plan: Plan, bits: Reject) -> Iterator[str]:
     if bits & Reject.SCHEDULE_MICRO_BATCHES:
         yield f"let micro_batches be a multiple of pp, {plan.pp}"
     if bits & Reject.ENGINE:
-        needed = needs(problem, Plans.of(plan))
+        needed, wanted = needs(problem, Plans.of(plan)), wants(Plans.of(plan))
         lacking = [each for each in problem.engine.lacks if needed[each][0]]
+        lacking += [name for name, asked in wanted.items() if asked[0] and name not in problem.engine.has]
         yield f"the engine {problem.engine.name} lacks {', '.join(lacking)}; do without, or change the engine"
 
 

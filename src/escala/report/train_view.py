@@ -75,10 +75,14 @@ def asked_of(plan: str | None, given: Mapping[str, Any]) -> Asked:
     )
 
 
+TRIABLE: Final = Reject.MEMORY | Reject.HOST_MEMORY | Reject.HOST_LINK | Reject.OFFLOAD | Reject.ENGINE
+"""Rules of a prediction, which a run may break."""
+
+
 def refuse_unrunnable(problem: Problem, plan: Plan) -> None:
     """What breaks a rule is not run; what does not fit, or is not planned, may be tried."""
     broken = int(estimate(problem, Plans.of(plan)).reject[0])
-    broken &= ~int(Reject.MEMORY | Reject.NOT_PLANNED | Reject.ENGINE)
+    broken &= ~int(TRIABLE)
     if broken:
         raise InvalidInput(f"the plan cannot be run ({', '.join(describe(broken))}); plan again")
     if not is_full(problem.workload):
