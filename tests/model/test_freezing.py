@@ -131,6 +131,17 @@ def test_frozen_weights_are_held_and_have_neither_gradients_nor_states(real):
         assert after == pytest.approx(before * ratio, rel=1e-12), name
 
 
+def test_casts_of_layers_without_backward_are_not_kept(real):
+    # autocast of sharded weights keeps 2 bytes of each weight whose layer has a backward
+    problem = real(LLAMA, "hf-trainer", devices=8)
+    frozen = real(freeze(LLAMA, ("embedding", "layers:0-15")), "hf-trainer", devices=8)
+
+    gathered = [
+        estimate(each, Plans.of(SHARDED)).memory.kinds.gathered_bytes[0] for each in (problem, frozen)
+    ]
+    assert gathered[0] - gathered[1] == pytest.approx(2 * 16 * 218_112_000, rel=1e-12)
+
+
 def test_traffic_of_frozen_layers_is_that_of_forward(real):
     tensor = Plan(dp=4, tp=2, sp=True, micro_batch=2)
     problem, _ = result(real, LLAMA)

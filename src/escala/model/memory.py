@@ -250,13 +250,16 @@ def near(plans: Plans, pairs: Slots, flights: F64) -> Slots:
 def cast_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards) -> F64:
     """16-bit casts of sharded fp32 weights kept for backward: 2 bytes * parameters that are not recomputed.
 
+    Layers without backward keep none.
+
     Autocast caches casts of leaves alone; sharded weights are views, whose casts live as long as the
     activations of their layer. Source: PyTorch, aten/src/ATen/autocast_mode.cpp (cached_cast).
     """
     if problem.engine.memory.autocast is not Autocast.ALWAYS:
         return np.zeros(len(pairs.row))
     cast = (autocasts(problem, plans) & (plans.zero >= 3))[pairs.row]
-    kept = (1.0 - recompute_share(plans, pairs)) * (parts.dense + parts.expert) + parts.ends
+    layers = parts.dense + parts.expert - parts.still
+    kept = (1.0 - recompute_share(plans, pairs)) * layers + parts.ends
     return 2.0 * cast * kept
 
 
