@@ -13,8 +13,9 @@ from escala.planning.search import search
 from escala.planning.space import SpaceLimits
 from escala.report.front import on_front
 from escala.report.plan_view import plan_view
-from escala.report.problem_view import calibration_view, doubt, times
+from escala.report.problem_view import calibration_view, doubt
 from escala.report.reasons import against
+from escala.report.shared import times
 from escala.report.view import Asked, answer
 from escala.units import difference
 

@@ -8,17 +8,9 @@ from typing import Any, Final
 
 from escala.model.cluster import Torus
 from escala.report.reasoning import GrowthView, Reasons
+from escala.report.shared import AssumptionView, Interval
 
 PLAN_SCHEMA: Final = "escala/plan@1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A value with the ends of its interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,16 +206,6 @@ class ScalingView:
     worth_share: float
     points: tuple[ScalePointView, ...]
     theory: GrowthView | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssumptionView:
-    """A value that nobody gave, and the option that replaces it."""
-
-    name: str
-    value: str
-    reason: str
-    option: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

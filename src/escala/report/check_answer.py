@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from escala.report.answer import AssumptionView, Interval
+from escala.report.shared import AssumptionView, Interval
 
 CHECK_SCHEMA: Final = "escala/check@1"
 

@@ -25,7 +25,6 @@ from escala.model.memory import Verdict, needed_ends
 from escala.model.parameters import network_parameters
 from escala.planning.defaults import OPTIMIZERS, Assumed
 from escala.planning.simplicity import describe
-from escala.report.answer import AssumptionView, Interval
 from escala.report.check_answer import (
     CHECK_SCHEMA,
     CheckAnswer,
@@ -43,9 +42,16 @@ from escala.report.check_answer import (
     TrafficView,
 )
 from escala.report.check_files import files_of
-from escala.report.plan_view import VERDICTS, terms
 from escala.report.planwords import plan_keys
-from escala.report.problem_view import calibration_view, times, tokens_per_step
+from escala.report.shared import (
+    VERDICTS,
+    AssumptionView,
+    Interval,
+    calibration_notes,
+    terms,
+    times,
+    tokens_per_step,
+)
 from escala.units import HOUR_S
 
 MOST_TEXT = 120
@@ -177,7 +183,7 @@ def _estimate(subject: Subject, own: Judged, change: Change | None) -> EstimateV
         change=None if change is None else _change(subject.job, own, change),
         better=None if best is None else _better(subject.job, own, best),
         is_near_best=best is not None and best.is_near,
-        notes=calibration_view(problem).notes,
+        notes=calibration_notes(problem),
     )
 
 

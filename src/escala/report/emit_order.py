@@ -12,9 +12,8 @@ from escala.model.problem import Problem
 from escala.model.rejects import Reject, rejects
 from escala.model.rejects import describe as described
 from escala.model.workload import Method
-from escala.report.answer import AssumptionView
 from escala.report.planfile import PlanFile, digest_of
-from escala.report.problem_view import tokens_per_step
+from escala.report.shared import AssumptionView, tokens_per_step
 
 HUB: Final = "huggingface.co/"
 STEPS: Final = 1000

@@ -18,11 +18,10 @@ from escala.model.problem import Problem
 from escala.model.rejects import rejects
 from escala.planning.simplicity import describe
 from escala.planning.space import SpaceLimits
-from escala.report.answer import AssumptionView
 from escala.report.emit_order import Wishes, order_of
-from escala.report.plan_view import VERDICTS
 from escala.report.planfile import PlanFile, Searched, plan_bytes
 from escala.report.planwords import plan_keys
+from escala.report.shared import VERDICTS, AssumptionView
 
 EMIT_SCHEMA: Final = "escala/emit@1"
 PLAN_NAME: Final = "plan.json"

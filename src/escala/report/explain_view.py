@@ -20,13 +20,14 @@ from escala.planning.simplicity import describe
 from escala.planning.ties import tied_with_first
 from escala.report.answer import CalibrationView, ClusterView, FamilyView, PlanView, WorkloadView
 from escala.report.load_view import ExpertLoadView, expert_load_view
-from escala.report.plan_view import plan_view, terms
+from escala.report.plan_view import plan_view
 from escala.report.planfile import PlanFile
 from escala.report.problem_view import calibration_view, cluster_view, doubt, workload_view
 from escala.report.reasoning import Reasons
 from escala.report.reasoning_view import Told, reasons
 from escala.report.reasons import against
 from escala.report.rules import repairs
+from escala.report.shared import terms
 from escala.report.trace_view import TraceView
 from escala.report.view import Asked, family_views
 

@@ -6,10 +6,11 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from escala.report.answer import Answer, Interval, PlanView, RunView
+from escala.report.answer import Answer, PlanView, RunView
 from escala.report.explain_view import Explained
 from escala.report.layout import QUIET, VERDICT_STYLES, Chunk, flow, hanging, room
 from escala.report.numbers import SHOWN_ROUTING_BYTES, chance, energy, gib, mass, money, seconds, short, span
+from escala.report.shared import Interval
 from escala.units import digits, percent
 
 SHOWN_CHANCE: Final = 0.1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any
 
 from escala.catalog.ranges import assumption_ends
 from escala.model.energy import energy_factors
@@ -10,12 +10,11 @@ from escala.model.estimate import Estimate
 from escala.model.memory import Memory, Verdict, needed_ends, out_of_memory_probability
 from escala.model.problem import Problem
 from escala.planning.simplicity import describe
-from escala.report.answer import Interval, MemoryView, PlanView, RunView, StepIntervals
+from escala.report.answer import MemoryView, PlanView, RunView, StepIntervals
 from escala.report.planwords import plan_keys
-from escala.report.problem_view import regime_words, times, tokens_per_step
+from escala.report.problem_view import regime_words
+from escala.report.shared import VERDICTS, Interval, terms, times, tokens_per_step
 from escala.units import HOUR_S
-
-VERDICTS: Final = {Verdict.FITS: "fits", Verdict.RISKY: "risky", Verdict.DOES_NOT_FIT: "does not fit"}
 
 
 def plan_view(
@@ -62,11 +61,6 @@ def plan_view(
         is_tied=is_tied,
         why=why,
     )
-
-
-def terms(result: Estimate, row: int) -> dict[str, float]:
-    """Seconds of one plan's step by term."""
-    return {field.name: float(getattr(result.time, field.name)[row]) for field in fields(result.time)}
 
 
 def _rate(problem: Problem, step: Interval) -> Interval:

@@ -3,14 +3,12 @@
 from dataclasses import fields
 from typing import Any
 
-from escala.catalog.fitted import CALIBRATED_ROWS
 from escala.errors import InvalidInput
 from escala.model.estimate import Estimate
 from escala.model.flops import reference_peak_flop_per_s
 from escala.model.freezing import frozen_words
 from escala.model.images import image_tokens
-from escala.model.interval import WORDS, Regime, knows_pair, own_spread
-from escala.model.lengths import useful_row_tokens
+from escala.model.interval import WORDS, Regime, own_spread
 from escala.model.network import Network
 from escala.model.own_numbers import own_words
 from escala.model.parameters import active_parameters, network_parameters
@@ -18,7 +16,8 @@ from escala.model.plan import Precision
 from escala.model.precision import recipe
 from escala.model.problem import Problem
 from escala.planning.defaults import OPTIMIZERS
-from escala.report.answer import CalibrationView, ClusterView, Interval, LinkView, WorkloadView
+from escala.report.answer import CalibrationView, ClusterView, LinkView, WorkloadView
+from escala.report.shared import calibration_notes, tokens_per_step
 from escala.units import percent
 
 
@@ -51,13 +50,6 @@ def sample_of(network: Network) -> str:
     if not network.is_image:
         return "sequences"
     return "samples" if network.is_traced else "images"
-
-
-def tokens_per_step(problem: Problem) -> int:
-    """Tokens of one step, without padding; images where the network reads images."""
-    work = problem.workload
-    row = 1.0 if work.network.is_image else useful_row_tokens(work)
-    return round(work.global_batch * row)
 
 
 def refuse_less_than_a_step(problem: Problem) -> None:
@@ -109,11 +101,6 @@ def _pick(view: Any, source: object) -> Any:
     return view(**{field.name: getattr(source, field.name) for field in fields(view)})
 
 
-def times(value: float, ratio: float) -> Interval:
-    """Interval of what grows with the step time: value / ratio to value * ratio."""
-    return Interval(value=value, low=value / ratio, high=value * ratio)
-
-
 def doubt(problem: Problem, result: Estimate | None, row: int | None) -> str:
     """How wide the intervals of one plan are and why, in words."""
     if result is None or row is None:
@@ -137,24 +124,9 @@ def regime_words(result: Estimate, row: int) -> str:
 
 def calibration_view(problem: Problem) -> CalibrationView:
     """What published runs did not calibrate, and what stands in its place."""
-    engine, chip, further = problem.engine, problem.accelerator, problem.assumptions.interval_chip_ratio
-    few = f"fewer than {CALIBRATED_ROWS} published runs"
-    pair = f"engine {engine.name} on {chip.architecture}"
-    notes = {
-        f"engine {engine.name}: {few}; class prior; the interval is that of engines outside the fit": (
-            engine.is_calibrated
-        ),
-        f"{pair}: {few}; the interval is wider, by up to × {further:g}": (
-            knows_pair(problem) or not engine.is_calibrated
-        ),
-        f"device {chip.name}: {few}; the interval is wider, by up to × {further:g}": chip.is_calibrated,
-        f"traced modules: no published run; the interval is wider, by up to × {further:g}": (
-            not problem.workload.network.is_traced
-        ),
-    }
     return CalibrationView(
-        engine_is_calibrated=engine.is_calibrated,
-        accelerator_is_calibrated=chip.is_calibrated,
-        notes=tuple(note for note, is_calibrated in notes.items() if not is_calibrated),
+        engine_is_calibrated=problem.engine.is_calibrated,
+        accelerator_is_calibrated=problem.accelerator.is_calibrated,
+        notes=calibration_notes(problem),
         own=own_words(problem),
     )

@@ -17,8 +17,8 @@ from escala.planning.isoefficiency import batch_keeping
 from escala.planning.space import SpaceLimits
 from escala.planning.target import batches, best_of, by_batch
 from escala.report.planwords import objective_of
-from escala.report.problem_view import tokens_per_step
 from escala.report.reasoning_view import Told
+from escala.report.shared import tokens_per_step
 
 RANGE: Final = re.compile(r"([\d,_]+)\.\.([\d,_]+)")
 RUN: Final = "trained.json"

@@ -16,9 +16,8 @@ from escala.calibration.validation import Validation, validate
 from escala.errors import InvalidInput, unknown
 from escala.model.interval import WORDS
 from escala.planning.simplicity import describe
-from escala.report.answer import Interval
 from escala.report.operations_view import OperationsView, operations_view
-from escala.report.plan_view import VERDICTS
+from escala.report.shared import VERDICTS, Interval
 
 VALIDATE_SCHEMA: Final = "escala/validate@1"
 SHIPPED: Final = "shipped with escala"

@@ -19,7 +19,6 @@ from escala.report import reasons
 from escala.report.answer import (
     PLAN_SCHEMA,
     Answer,
-    AssumptionView,
     FamilyView,
     PlanView,
     RemedyView,
@@ -28,20 +27,20 @@ from escala.report.answer import (
     SitesView,
 )
 from escala.report.lengths_view import lengths_view
-from escala.report.plan_view import plan_view, terms
+from escala.report.plan_view import plan_view
 from escala.report.planwords import plan_keys, text_of
 from escala.report.problem_view import (
     calibration_view,
     cluster_view,
     doubt,
     energy_unknown,
-    tokens_per_step,
     workload_view,
 )
 from escala.report.reasoning import Reasons
 from escala.report.reasoning_view import Told, curve_reading
 from escala.report.reasoning_view import reasons as reasons_of
 from escala.report.rules import broken_fix
+from escala.report.shared import AssumptionView, terms, tokens_per_step
 from escala.units import HOUR_S
 
 
