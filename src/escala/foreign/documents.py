@@ -135,10 +135,10 @@ def syntax_of(file: str, text: str) -> Syntax:
 
 def parsed(text: str, file: str, syntax: Syntax, first_line: int = 1, name: str = "") -> list[Document]:
     """The documents of a text: one, but several of a YAML stream or of a text with blocks of code."""
-    from escala.foreign.prose import read_prose
-
     called = name or FilePath(file).name
     if syntax is Syntax.PROSE:
+        from escala.foreign.prose import read_prose
+
         return read_prose(text, file)
 
     def document(
