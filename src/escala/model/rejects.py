@@ -301,10 +301,10 @@ def _abilities(problem: Problem, plans: Plans) -> dict[Reject, Bool]:
 
 def unseen_format(problem: Problem, plans: Plans) -> Bool:
     """Plans in whose number format a traced module did not run."""
-    broken, codes = np.zeros(len(plans), np.bool_), format_codes(plans, autocasts(problem, plans))
+    broken = np.zeros(len(plans), np.bool_)
     for part in parts_of(problem):
         if isinstance(part, Traced):
-            broken |= was_not_seen(part, codes)
+            broken |= was_not_seen(part, format_codes(plans, autocasts(problem, plans)))
     return broken
 
 
