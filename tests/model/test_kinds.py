@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from escala.catalog import networks
+from escala.catalog.shapes import shape_rows
 from escala.model.estimate import estimate
 from escala.model.explain import explain
 from escala.model.kinds import layer_kinds_of, left_bytes, part_words
@@ -74,3 +75,10 @@ def test_scans_are_named_among_the_terms(ideal):
         titles[name] = next(term.title for term in story.terms if term.name == "attention_s")
 
     assert list(titles.values()) == ["scans", "attention and scans", "attention"]
+
+
+def test_catalogue_shows_the_mixer_and_how_many_layers_have_it():
+    rows = {row.name: row for row in shape_rows(networks.network("nemotron-h-8b"))}
+
+    assert rows["mixer"].text.startswith("state space (Mamba-2): 128 heads with a state of 128 x 64")
+    assert rows["mixer"].condition == "in 24 layers"

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from escala.model.kinds import part_words
 from escala.model.network import (
     Attention,
     AttentionKind,
     Convolution,
     Experts,
     FeedForward,
+    Mixer,
     Network,
     Part,
     Stack,
@@ -67,6 +69,7 @@ def _stack_rows(stack: Stack) -> Iterator[Row]:
     yield _number("layers", stack.layers)
     yield _number("hidden", stack.hidden)
     yield from _attention_rows(stack)
+    yield from _mixer_rows(stack)
     feeds = _parts(stack, FeedForward)
     few = f"in {len(feeds):,} layers" if len(feeds) < stack.layers else ""
     words = ", ".join(word for word in (_gates(feeds), few) if word)
@@ -88,6 +91,13 @@ def _attention_rows(stack: Stack) -> Iterator[Row]:
     if set(kinds) - {"full"}:
         text = ", ".join(f"{kind} in {number:,} layers" for kind, number in kinds.items())
         yield Row(name="attention", value=text, text=text)
+
+
+def _mixer_rows(stack: Stack) -> Iterator[Row]:
+    """Recurrent mixers in words, each with the number of layers that have it."""
+    for part, layers in Counter(_parts(stack, Mixer)).items():
+        text = part_words(part)
+        yield Row(name="mixer", value=text, text=text, condition=f"in {layers:,} layers")
 
 
 def _kind(part: Attention) -> str:
