@@ -33,7 +33,6 @@ EXAMPLES = (
     "escala plan llama-3.1-8b --gpus 8 --gpu h100-sxm --tokens 15B",
     "escala plan gpt3-175b --gpus 1024 --gpu a100-sxm-80gb --fix tp=8,pp=8,16",
     "escala plan qwen3-8b --gpus 4 --gpu a100-sxm-80gb --method lora -o plan.json",
-    "escala plan gpt2-xl --gpus 64 --gpu h100-sxm --tokens 40B --batch 64..4096",
     "escala plan resnet-50 --gpus 1024 --gpu a100-sxm-40gb --keep 0.85",
 )
 
