@@ -1,5 +1,6 @@
 """What holds for all tests: an interrupt reaches the processes that a test starts; some want all cores.
 
+No test asserts speed: examples of hypothesis have no deadline, since a busy machine would miss it.
 A shell that starts the tests in the background leaves SIGINT ignored, and children inherit that.
 """
 
@@ -7,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
 # They measure time, or fill the cores with ranks of their own: nothing else may run beside them.
@@ -33,6 +35,9 @@ ALONE = (
     "parallel/test_tensor_ranks.py",
     "training",
 )
+
+settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("timeless")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

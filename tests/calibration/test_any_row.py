@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escala.calibration import Reading, Row, Skip, read, read_rows
@@ -33,7 +33,7 @@ ROWS = st.builds(Row, **{field: any_value(kind) for field, kind in KINDS.items()
 SHIPPED = st.sampled_from(read_rows().rows)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(ROWS)
 def test_a_row_of_anything_is_read_or_skipped(row: Row):
     result = read(row)
@@ -41,7 +41,7 @@ def test_a_row_of_anything_is_read_or_skipped(row: Row):
     assert isinstance(result, Reading) or result.reason
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(SHIPPED, st.data())
 def test_a_shipped_row_with_any_cells_is_read_or_skipped(row: Row, data: st.DataObject):
     fields = data.draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3, unique=True))

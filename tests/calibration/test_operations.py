@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escala.calibration.collective_rows import (
@@ -318,7 +318,7 @@ CELLS = st.text(max_size=12) | st.sampled_from(
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(data=st.data())
 def test_a_row_of_anything_is_scored_or_skipped(name: str, data: st.DataObject):
     columns = sorted(shipped(name)[0])

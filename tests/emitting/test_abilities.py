@@ -53,7 +53,7 @@ def target(able: Abilities) -> Target:
 
 
 @given(able=ABILITIES, name=st.sampled_from(sorted(TRAINED)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_plan_is_in_the_space_if_nothing_is_lacking(able: Abilities, name: str) -> None:
     order = TRAINED[name]
     space = narrowed(able, order)

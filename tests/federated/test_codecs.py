@@ -34,13 +34,13 @@ def sent(codec, update):
     return arrays, decode(codec, arrays, update.shape)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(updates)
 def test_uncompressed_numbers_arrive_as_they_are(update):
     assert np.array_equal(sent(NONE, update)[1], update)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(updates)
 def test_fp16_errs_by_half_a_unit_of_eleven_bits(update):
     # 10 stored bits and a hidden one: relative error 2^-11, and 2^-25 below the smallest normal number
@@ -49,7 +49,7 @@ def test_fp16_errs_by_half_a_unit_of_eleven_bits(update):
     assert (error <= np.maximum(np.abs(update) * 2**-11, 2**-25)).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(updates)
 def test_int8_errs_by_half_a_127th_of_the_largest_number(update):
     error = np.abs(sent(INT8, update)[1] - update)
@@ -58,7 +58,7 @@ def test_int8_errs_by_half_a_127th_of_the_largest_number(update):
     assert (error <= half_a_step * (1 + 1e-4) + 1e-37).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(updates)
 def test_top_k_sends_the_largest_numbers_and_nothing_else(update):
     decoded = sent(TOP, update)[1]
@@ -71,7 +71,7 @@ def test_top_k_sends_the_largest_numbers_and_nothing_else(update):
     assert error.sum() <= rest.sum() + kept * most_rounding * (1 + 1e-6)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(updates, st.sampled_from(LOSSY))
 def test_what_is_not_sent_is_the_residual(update, codec):
     arrays, residual = encode(codec, "layer", update, None, generator(0, -1, 1))
@@ -79,7 +79,7 @@ def test_what_is_not_sent_is_the_residual(update, codec):
     assert np.array_equal(decode(codec, arrays, update.shape) + residual, update)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(npst.arrays(np.float32, 12, elements=st.integers(-1000, 1000).map(float)), max_size=8))
 @pytest.mark.parametrize("codec", LOSSY, ids=lambda codec: codec.kind)
 def test_sent_plus_residual_is_the_sum_of_all_differences(codec, updates):
@@ -121,7 +121,7 @@ def test_clients_that_share_the_rounds_generator_send_the_same_positions():
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(updates, st.sampled_from(CODECS))
 def test_bytes_are_those_of_the_arrays(update, codec):
     arrays, _ = sent(codec, update)

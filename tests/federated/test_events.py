@@ -359,7 +359,7 @@ def populations(draw: st.DrawFn) -> Scenario:
 
 
 @given(populations())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_what_always_holds(given: Scenario):
     found = list(until_told(given))
 

@@ -65,7 +65,7 @@ def test_a_cohort_is_the_same_again_and_another_in_another_round_or_seed(policy:
 
 
 @given(st.integers(0, 2**31), st.integers(1, 10_000), st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_uniform_cohorts_ignore_what_clients_have(seed: int, round_: int, wanted: int):
     plain = fleet(clients(40))
     order = np.random.default_rng(seed).permutation(40)

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from escala.catalog import cluster_for
@@ -340,7 +340,6 @@ NEARLY_RIGHT = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)  # the first example reads the catalog
 @given(st.one_of(TABLES, NEARLY_RIGHT))
 def test_any_keys_give_a_cluster_or_one_clear_line(keys: dict[str, object]):
     try:

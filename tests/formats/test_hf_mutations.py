@@ -45,7 +45,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     return config
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(mutated())
 def test_mutated_config_is_refused_or_counted(config: dict[str, Any]):
     try:

@@ -130,7 +130,7 @@ def read_or_refuse(path: Path) -> None:
     assert "\n" not in said
 
 
-ANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @ANY

@@ -137,7 +137,7 @@ def test_every_number_is_finite_and_not_negative(question):
 
 
 @by_question
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rows=st.lists(st.integers(0, SAMPLE - 1), min_size=1, max_size=6))
 def test_a_row_of_many_is_a_batch_of_one_bit_by_bit(question, rows):
     many = columns_of(estimated(question))

@@ -25,7 +25,7 @@ PROBLEM = Problem(
     assumptions=assumptions(),
 )
 SECONDS = st.floats(0.01, 10.0)
-TIMELESS = settings(deadline=None, max_examples=40)
+TIMELESS = settings(max_examples=40)
 
 
 def pipeline(schedule: Schedule, pp: int, micro_batches: int) -> Plan:

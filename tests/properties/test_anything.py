@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escala import catalog
@@ -51,7 +51,7 @@ from escala.planning.sensitivity import sensitivity
 from escala.planning.space import SpaceLimits
 from escala.planning.why import families
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 HEADS = st.sampled_from([1, 2, 3, 4, 8, 12, 16])
 DIM = st.sampled_from([16, 64, 80, 128])
 # dispatch is a difference of sums: exact up to their rounding

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from escala.measurement.profile.intervals import both, closed, holds, total_s, union, without
@@ -50,7 +50,6 @@ def test_nothing_holds_nothing():
     assert not holds(spans(), np.array([1.0])).any()
 
 
-@settings(deadline=None)  # on a busy machine
 @given(raw_spans, raw_spans)
 def test_sets_of_spans_are_sets_of_moments(one: np.ndarray, other: np.ndarray):
     a, b = union(one), union(other)
@@ -60,7 +59,6 @@ def test_sets_of_spans_are_sets_of_moments(one: np.ndarray, other: np.ndarray):
     assert points(without(a, b)) == points(a) - points(b)
 
 
-@settings(deadline=None)  # on a busy machine
 @given(raw_spans, raw_spans)
 def test_a_set_is_what_it_shares_and_what_it_does_not(one: np.ndarray, other: np.ndarray):
     a, b = union(one), union(other)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from escala.errors import InvalidInput
@@ -31,7 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("traces")
 
 
-@settings(deadline=None)  # on a busy machine
 @given(
     names=st.lists(
         st.sampled_from(["a", "},{", "}]", '"', "\\", '"traceEvents": [', "é", "] }"]), max_size=40

@@ -48,7 +48,7 @@ def threads() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name.startswith("escala-")]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 3), st.integers(0, 6), st.integers(1, 4))
 def test_resume_on_other_ranks_goes_on_with_the_same_samples(items, each, before, stop, after):
     whole = 12 * each  # which 1 to 4 ranks can deal

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from escala.errors import InvalidInput
 from escala.training.data.order import Order, mixed, mixed_number, permuted
 
-timeless = settings(deadline=None, max_examples=40)
+timeless = settings(max_examples=40)
 sizes, seeds = st.integers(1, 3000), st.integers(0, 2**63 - 1)
 
 

@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from escala.training.data.synthetic import SyntheticImages, SyntheticTokens
@@ -10,7 +10,6 @@ SOURCES = (
 )
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SOURCES), st.integers(0, 2**39), st.integers(1, 9))
 def test_a_sample_follows_from_its_number_alone(source, first: int, count: int):
     batch = source.batch(first, count)

@@ -43,7 +43,7 @@ def test_without_mask_a_sequence_is_one_text(made, lines: Path, tmp_path: Path):
 
 
 documents = st.lists(st.text("xyz", min_size=1, max_size=12), min_size=1, max_size=20)
-once = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+once = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def written(tmp_path: Path, made, documents: list[str], shard_tokens: int) -> list[int]:
