@@ -179,7 +179,8 @@ def test_reasons_stand_in_the_order_of_good_practice(run, eight):
 
 
 def test_nothing_fits_is_the_answer_no_with_remedies(run):
-    result = run("plan", "llama-3.1-70b", "--gpus", "4", "--gpu", "h100-sxm", "--json")
+    # 405 B parameters with 16 bytes each: 6.5 TB of states, beyond four devices and their host
+    result = run("plan", "llama-3.1-405b", "--gpus", "4", "--gpu", "h100-sxm", "--json")
     answer = msgspec.json.decode(result.out, type=Answer)
 
     assert result.code == 1

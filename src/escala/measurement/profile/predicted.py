@@ -43,6 +43,7 @@ PARTS: Final = {
         "transfer_s",
         "sharding_s",
         "gradient_sync_s",
+        "offload_s",
     ),
     WAITING: ("bubble_s", "straggler_s"),
     OPTIMIZER: ("optimizer_s",),
