@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from escala.catalog import networks
+from escala.catalog.families.compressed import POOLED, SELECTED
 from escala.errors import InvalidInput
 from escala.formats.hf import network_from_config
 from escala.model.parameters import network_parameters
@@ -83,6 +84,9 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("nemotron-h-8b", {"hybrid_override_pattern": "ME*-ME", "moe_latent_size": 512, "mlp_bias": True}),
     ("nemotron-h-8b", {"hybrid_override_pattern": "M*", "use_bias": True, "use_conv_bias": False}),
     ("deepseek-v3.2", {"num_hidden_layers": 4, "index_n_heads": 32, "attention_bias": True}),
+    ("deepseek-v4-flash", {"num_hidden_layers": 5, "hc_mult": 3, "o_groups": 4, "index_head_dim": 64}),
+    ("deepseek-v4-flash", {"num_hidden_layers": 4, "compress_ratios": None, "num_hash_layers": 1}),
+    ("deepseek-v4-flash", {"num_hidden_layers": 5, "compress_rates": {SELECTED: 8, POOLED: 64}}),
     ("glm-5", {"num_hidden_layers": 8, "index_topk_freq": 4, "index_skip_topk_offset": 3}),
     ("glm-5", {"num_hidden_layers": 4, "index_topk_pattern": "FSSF"}),
     ("kimi-linear-48b-a3b", {"num_hidden_layers": 6, "linear_attn_config": {}, "q_lora_rank": 96}),

@@ -1,8 +1,8 @@
 """Forward work and kept activations of small networks, against the modules of transformers 5.24.
 
 Run with `make test-hf`. FLOP are those of torch's FlopCounterMode with eager attention, whose scores are full
-squares as ours are; the map of the patches, which is no layer here, is added. Kept bytes are what autograd
-saves in bf16, for one more layer of a kind.
+squares as ours are; what is no layer here, the map of the patches and the end of streams, is added. Kept
+bytes are what autograd saves in bf16, for one more layer of a kind.
 """
 
 import copy
@@ -247,6 +247,30 @@ CASES = {
             **text(hidden_size=256, intermediate_size=128, num_local_experts=4, num_experts_per_tok=2),
         }
     ),
+    "deepseek_v4": Case(
+        {
+            "architectures": ["DeepseekV4ForCausalLM"],
+            "model_type": "deepseek_v4",
+            "hidden_size": 256,
+            "moe_intermediate_size": 128,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 8,
+            "head_dim": 64,
+            "q_lora_rank": 96,
+            "o_groups": 4,
+            "o_lora_rank": 48,
+            "sliding_window": TOKENS,
+            "compress_ratios": [0, 4, 128],
+            "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 16},
+            "index_n_heads": 1,
+            "index_head_dim": 8,
+            "hc_mult": 2,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "num_hash_layers": 0,
+            "vocab_size": 512,
+        }
+    ),
     "whisper": Case(
         {
             "architectures": ["WhisperForConditionalGeneration"],
@@ -317,6 +341,12 @@ def patch_flop(network: Network) -> float:
     return 0.0
 
 
+def collapse_flop(network: Network) -> float:
+    """2 * tokens * streams * hidden * streams behind the last layer."""
+    streams = network.main.streams
+    return 2.0 * TOKENS * streams * network.main.hidden * streams if streams > 1 else 0.0
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_forward_flop_are_those_of_the_module(name: str):
     from torch.utils.flop_counter import FlopCounterMode
@@ -327,7 +357,7 @@ def test_forward_flop_are_those_of_the_module(name: str):
 
     # all exact but Gemma 4, whose pooling is a product with a matrix of zeros and ones (0.2 % here)
     network = ours(case)
-    counted = sum(forward_flop(network, TOKENS)) + patch_flop(network)
+    counted = sum(forward_flop(network, TOKENS)) + patch_flop(network) + collapse_flop(network)
     assert counted == pytest.approx(counter.get_total_flops(), rel=0.0025 if name == "gemma4" else 1e-12)
 
 
@@ -364,6 +394,8 @@ GROWTHS = {
     "Whisper's encoder": Growth("whisper", ("encoder_layers",), (2, 3), 1, 0, 2.0),
     "Whisper's decoder": Growth("whisper", ("decoder_layers",), (2, 3), 2, 0, 2.0),
     "GLM-4.5": Growth("glm4_moe", ("num_hidden_layers",), (2, 3), 0, 1, near=0.05),
+    "DeepSeek V4, selected keys": Growth("deepseek_v4", ("num_hidden_layers",), (1, 2), 0, 1, 2.0, near=0.05),
+    "DeepSeek V4, pooled keys": Growth("deepseek_v4", ("num_hidden_layers",), (2, 3), 0, 2, 2.0, near=0.05),
     "MiniMax-M2": Growth("minimax_m2", ("num_hidden_layers",), (2, 3), 0, near=0.05),
 }
 

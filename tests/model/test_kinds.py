@@ -48,6 +48,15 @@ def test_what_a_sequence_leaves_in_a_part(part, token_bytes, fixed_bytes):
         ("minimax-text-01", {"lightning attention, experts": 70, "attention, experts": 10}),
         ("deepseek-v3.2", {"selected keys, dense": 3, "selected keys, experts": 58}),
         ("glm-5", {"selected keys, dense": 3, "selected keys, experts": 75}),
+        (
+            "deepseek-v4-flash",
+            {
+                "window, hashed experts": 2,
+                "selected pooled keys, hashed experts": 1,
+                "pooled keys, experts": 20,
+                "selected pooled keys, experts": 20,
+            },
+        ),
         ("ling-mini-2.0", {"dense": 1, "experts": 19}),
     ],
 )
@@ -63,7 +72,7 @@ def test_kinds_add_up_to_the_network(ideal, name, kinds):
     ends = network.main
     assert ends.embedding is not None
     outside = (2 - ends.head.is_tied) * ends.embedding.vocab * ends.hidden + ends.hidden
-    assert layers + outside == network_parameters(network).total
+    assert layers + outside + ends.other_parameters == network_parameters(network).total
     assert all(part_words(part) for block in ends.blocks for part in block.parts)
 
 

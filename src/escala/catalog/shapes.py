@@ -105,6 +105,8 @@ def _kind(part: Attention) -> str:
     if part.kind in (AttentionKind.SLIDING, AttentionKind.CHUNKED) and part.window_tokens:
         words = "sliding over" if part.kind is AttentionKind.SLIDING else "in chunks of"
         return f"{words} {part.window_tokens:,} tokens{shared}"
+    if part.pooled_tokens:
+        return f"{part.kind} of one key for {part.pooled_tokens:,} tokens"
     return f"{part.kind}{shared}"
 
 

@@ -30,9 +30,11 @@ from escala.model.network import (
 from escala.model.plan import Compile, Plans, Precision
 from escala.model.precision import RECIPES
 from escala.model.problem import Problem
-from escala.model.selection import selected_bytes
+from escala.model.selection import pool_bytes, pooled_keys, selected_bytes
+from escala.model.streams import stream_bytes_kept
 from escala.model.traced import footprint_bytes, format_codes, traced_part
 from escala.model.traces import Traced
+from escala.model.traffic import arrived_numbers
 from escala.model.workload import Method
 
 _IN_MAPS: Final = {True: {"gate", "up"}, False: {"up"}}
@@ -83,31 +85,17 @@ def kept(problem: Problem, plans: Plans, stack: Stack, block: Block) -> Kept:
         )
         working, bad, bad_working = (_whole(problem, plans, stack, block, each) * wide for each in drawn)
         routing, routing_working = bad - whole, bad_working - working
-    checkpoint = stream * np.where(autocasts(problem, plans), 4.0, 2.0 * wide)
+    checkpoint = block.streams * stream * np.where(autocasts(problem, plans), 4.0, 2.0 * wide)
     if not problem.messages.repeats_messages:
-        checkpoint = checkpoint + 2.0 * wide * _arrivals(plans, stack, block, held)
+        checkpoint = checkpoint + 2.0 * wide * arrived_numbers(plans, stack, block, held)
     return Kept(
         whole_bytes=whole,
         selective_bytes=_selective(problem, stack, block, held, whole, wide),
         checkpoint_bytes=checkpoint,
-        working_bytes=working + stream * 4.0 + _inner(block, shape) * 8.0,
+        working_bytes=working + block.streams * stream * 4.0 + _inner(block, shape) * 8.0,
         routing_bytes=routing,
         routing_working_bytes=routing_working,
     )
-
-
-def _arrivals(plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
-    """Elements that a layer receives forward: sums of tensor ranks, tokens sent out and back, hidden each.
-
-    Source: Singh 2023 (TED), section 5: checkpoints keep them, so that recompute sends nothing.
-    """
-    met = sum(isinstance(part, (Attention, FeedForward, Experts)) for part in block.parts)
-    tokens = np.where(plans.tp > 1, met * shape.split_tokens, 0.0)
-    for part in block.parts:
-        if isinstance(part, Experts):
-            routed = shape.routed_tokens(part)
-            tokens = tokens + np.where(plans.ep > 1, routed + routed / (shape.etp * shape.load), 0.0)
-    return tokens * stack.hidden
 
 
 def traced_kept(problem: Problem, plans: Plans, part: Traced, shape: Shape) -> Kept:
@@ -139,6 +127,7 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
     norm_bytes = _norm_bytes(problem, block, cast, plans.compile != Compile.OFF)
     total = block.norms * (norm_bytes * stream + 4.0 * shape.split_tokens)
     total = total + _wide_norm_bytes(problem, plans, block, stack, shape)
+    total = total + _mixed_bytes(problem.engine.memory, plans, block, stack) * shape.split_tokens
     total = total + problem.engine.memory.mask_bytes * stream + _adapter_bytes(problem, block, stack, shape)
     if _quantised_input_bytes(problem) > 2.0:
         total = total + (_quantised_input_bytes(problem) - 2.0) * _inputs(block, stack, shape)
@@ -154,17 +143,25 @@ def _whole(problem: Problem, plans: Plans, stack: Stack, block: Block, shape: Sh
 def _wide_norm_bytes(problem: Problem, plans: Plans, block: Block, stack: Stack, shape: Shape) -> F64:
     """What eager norms keep more when their weight multiplies in fp32: 2 bytes * (norms * hidden + q + k).
 
-    Source: traces of Gemma 4 in transformers 5.24.
+    Queries of a low rank are normed without a weight, their rank with one: 8 bytes * rank.
+    Source: traces of Gemma 4 and DeepSeek V4 in transformers 5.24.
     """
     if not block.has_wide_norms or is_frozen(problem, block):
         return np.zeros_like(shape.tokens)
     heads = sum(
-        part.heads * part.head_dim + part.kv_heads * part.head_dim * (part.key_value_maps > 0)
+        (4 * part.query_rank or part.heads * part.head_dim)
+        + part.kv_heads * part.head_dim * (part.key_value_maps > 0)
         for part in block.parts
         if isinstance(part, Attention) and part.has_qk_norm
     )
     kept_bytes = 2.0 * (block.norms * stack.hidden * shape.split_tokens + heads * shape.tokens / shape.tp)
     return np.where(plans.compile == Compile.OFF, kept_bytes, 0.0)
+
+
+def _mixed_bytes(memory: EngineMemory, plans: Plans, block: Block, stack: Stack) -> F64:
+    """What hyper-connections keep of a token, by eager code or by fused kernels."""
+    eager, fused = (stream_bytes_kept(block, stack.hidden, is_eager) for is_eager in (True, False))
+    return np.where(_is_eager(memory, plans), eager, fused)
 
 
 def _saved_by_scaling(plans: Plans, part: object, hidden: int, shape: Shape) -> F64:
@@ -297,23 +294,27 @@ def _part(problem: Problem, plans: Plans, part: object, hidden: int, shape: Shap
 
 def _gated_norm_bytes(memory: EngineMemory, plans: Plans, part: Mixer) -> F64:
     """What the norm of a mixer keeps in fp32 where the engine's norms are eager and nothing compiles them."""
-    is_eager = (memory.norm_bytes > memory.compiled_norm_bytes) & (plans.compile == Compile.OFF)
-    return np.where(is_eager, eager_norm_bytes(part), 0.0)
+    return np.where(_is_eager(memory, plans), eager_norm_bytes(part), 0.0)
+
+
+def _is_eager(memory: EngineMemory, plans: Plans) -> Bool:
+    return np.asarray((memory.norm_bytes > memory.compiled_norm_bytes) & (plans.compile == Compile.OFF))
 
 
 def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     """Queries, keys, values, attention output (2 bytes each) and log-sum-exp (4); scores when not flash.
 
-    Flash: 2 q + 2 (k + v) + 2 out + 4 heads. An unfused kernel keeps `score_bytes` per score element and
-    expands keys and values to all heads where the engine does so. Latent attention adds its low ranks, a
-    pinned fused output 2 q + 2 (k + v); where heads share keys, the engine repeats them for all instead.
+    Flash: 2 q + 2 (k + v) + 2 out + 4 heads, 2 out more where values are rotated. An unfused kernel keeps
+    `score_bytes` per score element and expands keys and values to all heads where the engine does so (not one
+    shared key). Latent attention adds its low ranks, a pinned fused output 2 q + 2 (k + v); where heads share
+    keys, the engine repeats them for all instead.
     An output gate adds itself and the gated output, selected keys their indices (4 bytes each) and, latent,
     queries and outputs of the low rank in place of keys and values of all heads.
     """
     memory, tokens = problem.engine.memory, shape.tokens / shape.tp
     query = part.heads * part.head_dim
     out = part.heads * part.value_head_dim
-    key_value = part.kv_heads * (part.head_dim + part.value_head_dim) * _kept_keys(part, shape)
+    key_value = part.key_value_width * _kept_keys(part, shape)
     low = 2.0 * (part.query_rank + 2 * part.kv_rank + part.rope_head_dim) * shape.split_tokens
     normed = (
         (3.0 * (query + key_value / 2) * 2.0 + 4.0 * (part.heads + part.kv_heads))
@@ -324,7 +325,9 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
         normed = normed + part.kv_heads * (6.0 * part.value_head_dim + 4.0)
     if part.has_fused_maps:
         normed = normed + 2.0 * (part.heads + part.kv_heads) * part.head_dim
-    extra = (low if part.kv_rank else 0.0) + normed * tokens
+    extra = (low if part.kv_rank or part.query_rank else 0.0) + normed * tokens
+    extra = extra + pool_bytes(part) * shape.tokens + 2.0 * part.output_groups * part.output_rank * tokens
+    extra = extra + 2.0 * out * tokens * (part.is_shared and is_flash(problem))
     if part.gate_dim:
         extra = extra + 2.0 * (part.heads * part.gate_dim + out) * tokens
     if part.kind is AttentionKind.SPARSE and is_flash(problem):
@@ -337,7 +340,7 @@ def attention_bytes(problem: Problem, part: Attention, shape: Shape) -> F64:
     if is_flash(problem):
         return tokens * (2.0 * query + 2.0 * key_value + 2.0 * out + 4.0 * part.heads) + extra
     whole = part.heads * (part.head_dim + part.value_head_dim) * (_kept_keys(part, shape) or 1)
-    expanded = whole if memory.expands_kv else key_value
+    expanded = whole if memory.expands_kv and not part.is_shared else key_value
     scores = score_bytes(problem) * part.heads * _window(part, shape)
     return tokens * (2.0 * query + 2.0 * expanded + 2.0 * out + scores) + extra
 
@@ -350,9 +353,9 @@ def _kept_keys(part: Attention, shape: Shape) -> F64 | float:
 
 
 def _window(part: Attention, shape: Shape) -> F64:
-    """Keys that stand in a row of the scores: those of the stream that is read, at most the window."""
+    """Keys in a row of the scores: those of the stream that is read, at most the window; and pooled ones."""
     length = part.source_tokens or shape.sequence_tokens
-    return np.minimum(length, part.window_tokens or length)
+    return np.minimum(length, part.window_tokens or length) + pooled_keys(part, length)
 
 
 def score_bytes(problem: Problem) -> float:
@@ -382,13 +385,13 @@ def _experts(
 ) -> F64:
     """Per routed token: engine bytes * hidden, the inner tensors, 28 bytes of indices; router 4 experts + 16.
 
-    A router in fp32 keeps its input once more, 4 bytes * hidden.
-
+    A router in fp32 keeps its input once more, 4 bytes * hidden; eager clamps keep what they read.
     The copy is 2 hidden, its output 2 more unless the gate is applied inside the expert.
     Source: traces of the mixture layers of transformers 5.24, exact to the byte; Megatron-Core, experts.py.
     """
     routed = shape.routed_tokens(part)
     tensors = _tensors(memory, plans, part.is_gated, frozen)
+    tensors = tensors + 2.0 * part.is_clamped * _is_eager(memory, plans)
     inside = part.latent_dim or hidden
     inner = routed * (memory.routed_bytes * inside + 2.0 * tensors * part.width / shape.etp + 28.0)
     shared = 2.0 * tensors * part.shared_width * shape.tokens / shape.tp

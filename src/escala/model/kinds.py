@@ -24,6 +24,7 @@ from escala.model.network import (
 from escala.model.parameters import block_parameters
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
+from escala.model.selection import pooled_numbers
 from escala.model.stages import kinds
 from escala.model.traces import Traced
 
@@ -63,7 +64,7 @@ def layer_kinds_of(problem: Problem, plan: Plan) -> tuple[LayerKind, ...]:
         LayerKind(
             name=block.name,
             layers=count,
-            parts=tuple(part_words(part) for part in block.parts),
+            parts=(*(part_words(part) for part in block.parts), *_stream_words(block)),
             parameters=block_parameters(block, stack.hidden).total,
             flop_share=own / (sum(flop) or 1.0),
             kept_bytes=float(kept(problem, plans, stack, block).whole_bytes[0]),
@@ -78,14 +79,16 @@ def left_bytes(part: Part) -> tuple[float, float]:
     """What a sequence leaves in a part: 2 bytes a key and value for each token, or a state of fixed size.
 
     Latent attention leaves its low rank and the rotary key, a window as many keys as it is wide, an indexer
-    its key; what reads the keys of a layer before leaves none.
+    its key, a pool one key of its tokens (the few that are not yet pooled are left out); what reads the keys
+    of a layer before leaves none.
     """
     if isinstance(part, Mixer):
         return 0.0, state_bytes(part)
     if not isinstance(part, Attention) or not part.is_causal or part.key_value_maps == 0:
         return 0.0, 0.0
-    plain = part.kv_heads * (part.head_dim + part.value_head_dim)
-    width = part.kv_rank + part.rope_head_dim if part.kv_rank else plain
+    width = part.kv_rank + part.rope_head_dim if part.kv_rank else part.key_value_width
+    if part.pooled_tokens:
+        return 2.0 * pooled_numbers(part), 2.0 * width * (part.window_tokens or 0)
     own = 2.0 * (width + (part.index_dim if part.index_heads else 0))
     return (0.0, own * part.window_tokens) if part.window_tokens else (own, 0.0)
 
@@ -111,6 +114,10 @@ def part_words(part: Part) -> str:
             return f"a module traced over {part.launches:,} operations"
 
 
+def _stream_words(block: Block) -> list[str]:
+    return [f"{block.streams:,} residual streams, mixed around each part"] if block.streams > 1 else []
+
+
 def _attention_words(part: Attention) -> str:
     heads = f"{part.heads:,} heads of {part.head_dim:,}"
     keys = f"latent keys of {part.kv_rank:,}" if part.kv_rank else f"{part.kv_heads:,} key-value heads"
@@ -121,8 +128,13 @@ def _attention_words(part: Attention) -> str:
     }.get(part.kind, "")
     if part.kind is AttentionKind.SPARSE and not part.index_heads:
         seen = f"{part.top_tokens or 0:,} keys selected by a layer before"
+    if part.pooled_tokens:
+        selected = f"{seen} among " if part.index_heads else "and "
+        window = f"a window of {part.window_tokens or 0:,} tokens"
+        seen = f"{window}, {selected}one key for {part.pooled_tokens:,} tokens"
     gate = "an output gate" if part.gate_dim else ""
-    return f"attention: {', '.join(each for each in (heads, keys, seen, gate) if each)}"
+    groups = f"outputs in {part.output_groups:,} groups of {part.output_rank:,}" if part.output_groups else ""
+    return f"attention: {', '.join(each for each in (heads, keys, seen, gate, groups) if each)}"
 
 
 def _mixer_words(part: Mixer) -> str:

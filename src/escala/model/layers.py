@@ -35,6 +35,7 @@ from escala.model.parameters import block_parameters
 from escala.model.plan import Compile, Plans
 from escala.model.precision import RECIPES, compute_bytes
 from escala.model.problem import Problem
+from escala.model.streams import stream_passes
 from escala.model.traced import footprint_bytes, format_codes, traced_part
 from escala.model.traffic import Sides, Wires, context_parallel_s, expert_parallel_s, tensor_parallel_s
 from escala.model.workload import Method
@@ -317,6 +318,9 @@ def elementwise_s(problem: Problem, plans: Plans, stack: Stack, block: Block, sh
     inner = _inner_width(block, stack) / stack.hidden / 4.0
     rows = shape.split_tokens + inner * shape.tokens / shape.tp
     transformer_bytes = passes * rows * stack.hidden * width_bytes
+    if block.streams > 1:
+        moved = 2.0 * stream_passes(block) * stack.hidden * shape.split_tokens
+        transformer_bytes = transformer_bytes + moved * width_bytes * compiled
     if problem.workload.adapter is not None:
         transformer_bytes = transformer_bytes + _bottleneck_bytes(problem, block, stack, shape) * width_bytes
     if problem.accelerator.operations is not None:

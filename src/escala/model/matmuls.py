@@ -24,7 +24,8 @@ from escala.model.network import (
 )
 from escala.model.plan import ContextKind, Plans
 from escala.model.precision import compute_bytes
-from escala.model.selection import core_width
+from escala.model.selection import core_width, indexed_keys, mean_pooled_keys, pool_outputs, seen_pooled_keys
+from escala.model.streams import mixing_weights
 from escala.model.traces import Attended, Grows, Product, Traced
 from escala.model.workload import Adapter
 
@@ -163,6 +164,7 @@ def layer_work(block: Block, stack: Stack, shape: Shape, adapter: Adapter | None
     scans: list[ScanWork] = []
     dispatched = routed = None
     choices = routed_width = 0
+    matmuls += _mixing(block, stack.hidden, shape)
     for part in block.parts:
         matmuls += part_matmuls(part, stack.hidden, shape)
         if isinstance(part, Attention):
@@ -209,7 +211,7 @@ def bottlenecks(block: Block) -> int:
 
     Source: Houlsby et al. 2019, section 2.1: behind the attention and behind the feed-forward.
     """
-    return sum(isinstance(part, (Attention, Mixer, FeedForward, Experts)) for part in block.parts)
+    return block.sublayers
 
 
 def bottleneck_bytes(adapter: Adapter | None, block: Block, stack: Stack, shape: Shape) -> F64:
@@ -236,6 +238,15 @@ def _product(rows: F64, inner: F64 | float, outer: F64 | float, count: F64 | flo
     return Matmul(rows=rows, inner=ones * inner, outer=ones * outer, count=ones * count)
 
 
+def _mixing(block: Block, hidden: int, shape: Shape) -> list[Matmul]:
+    """Products of hyper-connections: weights from all n streams, and n x n of them with the streams."""
+    made, n = mixing_weights(block), block.streams
+    if not made:
+        return []
+    weights = _product(shape.split_tokens, n * hidden, made, block.sublayers)
+    return [weights, _product(shape.split_tokens * hidden, n, n, block.sublayers)]
+
+
 def _mixer(part: Mixer, hidden: int, shape: Shape) -> list[Matmul]:
     """Maps in (low ranks whole on each rank), the maps behind them, the map out."""
     wide, low = in_widths(part)
@@ -250,12 +261,15 @@ def _index_products(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
     if part.index_heads == 0:
         return []
     queries = _product(shape.tokens, part.query_rank or hidden, part.index_heads * part.index_dim)
-    return [queries, _product(shape.tokens, hidden, part.index_dim + part.index_heads)]
+    keys = pool_outputs(part, part.index_dim) or part.index_dim
+    return [queries, _product(shape.tokens, hidden, keys + part.index_heads)]
 
 
 def _attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
     out = _product(shape.tokens, part.heads * part.value_head_dim / shape.tp, hidden)
     gate = [_product(shape.tokens, hidden, part.heads * part.gate_dim / shape.tp)] if part.gate_dim else []
+    if part.query_rank and not part.kv_rank:
+        return _low_rank_attention(part, hidden, shape)
     if not part.kv_rank:
         own, read = part.heads * (part.head_dim + part.gate_dim), _key_value_width(part)
         if part.source_tokens is None:
@@ -275,6 +289,23 @@ def _attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
         _product(shape.tokens, part.kv_rank, key_value),
         *gate,
         out,
+    ]
+
+
+def _low_rank_attention(part: Attention, hidden: int, shape: Shape) -> list[Matmul]:
+    """Queries through a low rank, keys and values (and what pools them), outputs through groups of ranks."""
+    query, out = part.heads * part.head_dim / shape.tp, part.heads * part.value_head_dim
+    groups, pooled = part.output_groups, pool_outputs(part, part.head_dim)
+    outputs = [_product(shape.tokens, out / shape.tp, hidden)]
+    if groups:
+        inner = groups * part.output_rank / shape.tp
+        each = _product(shape.tokens, out / groups, part.output_rank, groups / shape.tp)
+        outputs = [each, _product(shape.tokens, inner, hidden)]
+    return [
+        _product(shape.split_tokens, hidden, part.query_rank),
+        _product(shape.tokens, part.query_rank, query),
+        _product(shape.tokens, hidden, _key_value_width(part) / shape.tp + pooled),
+        *outputs,
     ]
 
 
@@ -356,7 +387,8 @@ def _attended(given: Attended, shape: Shape) -> Core:
 
 def _core(part: Attention, shape: Shape) -> Core:
     length = part.source_tokens or shape.sequence_tokens
-    all_keys = np.minimum(length, part.window_tokens or part.top_tokens or length)
+    window = np.minimum(length, part.window_tokens or part.top_tokens or length)
+    all_keys = window + seen_pooled_keys(part, length)
     return Core(
         queries=shape.tokens,
         heads=part.heads / shape.tp,
@@ -373,16 +405,16 @@ def _index_core(part: Attention, shape: Shape) -> list[Core]:
     """Scores of an indexer: every query against all keys before it, on every tensor rank whole."""
     if part.index_heads == 0:
         return []
-    length = shape.sequence_tokens
+    keys, all_keys = indexed_keys(part, shape.sequence_tokens)
     ones = np.ones_like(shape.tp)
     return [
         Core(
             queries=shape.tokens,
             heads=part.index_heads * ones,
             batches=part.index_heads * shape.samples,
-            keys=(length + 1) / 2 if part.is_causal else length,
-            all_keys=length,
-            block_keys=np.maximum(length / shape.ring_ranks, 1.0),
+            keys=keys,
+            all_keys=all_keys,
+            block_keys=np.maximum(all_keys / shape.ring_ranks, 1.0),
             width=part.index_dim,
             is_aligned=part.index_dim % 8 == 0,
             is_forward_only=True,
@@ -395,12 +427,14 @@ def mean_keys(part: Attention, length: F64 | float) -> F64 | float:
 
     Causal with window w on length s: w - w (w - 1) / (2 s) for w <= s, the exact mean of min(i, w).
     Chunks of w tokens attend inside themselves: (s // w) chunks of w keys, the rest in its own; half of them
-    when causal. Sparse attention sees the `top_tokens` it selects. Source: counting.
+    when causal. Sparse attention sees the `top_tokens` it selects; pooled keys come to a window.
+    Source: counting.
     """
     if part.kind is AttentionKind.CHUNKED:
         return _chunk_keys(part.window_tokens or length, length, part.is_causal)
     window = np.minimum(length, part.window_tokens or part.top_tokens or length)
-    return window - window * (window - 1) / (2 * length) if part.is_causal else window
+    seen = window - window * (window - 1) / (2 * length) if part.is_causal else window
+    return seen + mean_pooled_keys(part, length)
 
 
 def _chunk_keys(chunk: F64 | float, length: F64 | float, is_causal: bool) -> F64 | float:

@@ -270,7 +270,7 @@ def stage_output_bytes(problem: Problem, plans: Plans, pairs: Slots, flights: F6
     """
     take, stack = pairs.row, problem.workload.network.main
     split = np.where(plans.sp == 1, plans.tp, 1) * plans.cp
-    stream = plans.micro_batch * problem.workload.sequence_tokens * stack.hidden / split
+    stream = plans.micro_batch * problem.workload.sequence_tokens * stack.streams * stack.hidden / split
     sends = (plans.pp[take] > 1) & (pairs.has_head == 0)
     return np.where(sends, 2.0 * stream[take] * flights, 0.0)
 

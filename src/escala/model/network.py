@@ -20,6 +20,7 @@ class AttentionKind(StrEnum):
     CHUNKED = "chunked"
     CROSS = "cross"
     SPARSE = "sparse"
+    POOLED = "pooled"
 
 
 class Scan(StrEnum):
@@ -64,10 +65,13 @@ class Attention:
     `window_tokens` limits the keys a query sees (sliding), or is the stretch of tokens that attends to itself
     alone (chunked). `top_tokens` are the keys that sparse attention selects by an indexer of `index_heads`
     queries and one key, each `index_dim` wide; without heads of its own it takes the selection of a layer
-    before. `gate_dim` is the width of an output gate for each head. Cross attention reads `source_tokens` of
-    another stream, as many as its own when None. `key_value_maps` are 2, 1 where the keys serve as values, 0
-    where both are those of an earlier layer. `has_fused_maps` says that eager code makes queries, keys and
-    values by one map, whose output lives on as the values do. `other_parameters` counts small replicated
+    before. `pooled_tokens` neighbours are pooled into one key, seen beside the window: all, or the selected.
+    `gate_dim` is the width of an output gate for each head. Cross attention reads `source_tokens` of another
+    stream, as many as its own when None. `key_value_maps` are 2, 1 where the keys serve as values (one tensor
+    of both when `is_shared`), 0 where both are those of an earlier layer. With `output_groups` the outputs of
+    so many groups of heads go through a map to `output_rank` each, before one map of all. `has_fused_maps`
+    says that eager code makes queries, keys and values by one map, whose output lives on as the values do.
+    `other_parameters` counts small replicated
     weights (query and key norms, sinks, relative position tables).
     """
 
@@ -81,9 +85,13 @@ class Attention:
     top_tokens: int | None = None
     index_heads: int = 0
     index_dim: int = 0
+    pooled_tokens: int = 0
     gate_dim: int = 0
     source_tokens: int | None = None
     key_value_maps: int = 2
+    is_shared: bool = False
+    output_groups: int = 0
+    output_rank: int = 0
     query_rank: int = 0
     kv_rank: int = 0
     rope_head_dim: int = 0
@@ -95,6 +103,16 @@ class Attention:
     has_fused_maps: bool = False
     other_parameters: int = 0
     name: str = "attention"
+
+    @property
+    def key_value_width(self) -> int:
+        """Numbers that one token has as keys and values of all key-value heads."""
+        return self.kv_heads * (self.head_dim + (0 if self.is_shared else self.value_head_dim))
+
+    @property
+    def series(self) -> int:
+        """Series that pooling mixes: two where keys are selected, of a window and of the one before it."""
+        return 2 if self.index_heads else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +180,8 @@ class Experts:
     (`is_padded`) or as routed. `load_deviation` is the standard deviation of the loads of experts over their
     mean, None where only the assumption is known; `loads` are measured ones. `latent_dim` is the width that
     routed experts read and write, between two maps; 0 is the hidden width. `has_wide_router` says that the
-    router casts its input to fp32. `other_parameters` counts router
-    biases and gates of the shared expert.
+    router casts its input to fp32, `is_clamped` that gate and up are clamped. `other_parameters` counts
+    router biases and gates of the shared expert.
     """
 
     experts: int
@@ -173,6 +191,7 @@ class Experts:
     has_bias: bool = False
     shared_width: int = 0
     latent_dim: int = 0
+    is_clamped: bool = False
     capacity_factor: float | None = None
     is_padded: bool = True
     load_deviation: float | None = None
@@ -231,7 +250,8 @@ class Block:
 
     `norms` counts normalisations of the hidden stream, `norm_weights` the parameter vectors of each
     (1 for RMSNorm, 2 for LayerNorm with bias). `has_wide_norms` says that eager code multiplies by the weight
-    in fp32 (Gemma 4).
+    in fp32 (Gemma 4). `streams` residual streams are mixed around every part (hyper-connections), by a matrix
+    whose rows and columns are normed in `mixing_rounds`.
     """
 
     name: str
@@ -240,8 +260,15 @@ class Block:
     norm_weights: int = 1
     has_wide_norms: bool = False
     is_parallel: bool = False
+    streams: int = 1
+    mixing_rounds: int = 0
     learning: Learning = Learning.TRAINED
     other_parameters: int = 0
+
+    @property
+    def sublayers(self) -> int:
+        """Parts that write to the residual stream, each behind a connection of its own."""
+        return sum(isinstance(part, (Attention, Mixer, FeedForward, Experts)) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +358,11 @@ class Stack:
     def layers(self) -> int:
         """Number of layers."""
         return len(self.pattern)
+
+    @property
+    def streams(self) -> int:
+        """Residual streams between layers: one, or as many as the layers mix."""
+        return max((block.streams for block in self.blocks), default=1)
 
     def count(self, kind: int) -> int:
         """How many layers are of this block kind."""

@@ -22,6 +22,8 @@ from escala.model.network import (
     Part,
     Stack,
 )
+from escala.model.selection import pool_parameters
+from escala.model.streams import stream_parameters
 from escala.model.traces import Traced
 
 
@@ -89,9 +91,11 @@ def outer_parameters(stack: Stack) -> Parameters:
 
 
 def block_parameters(block: Block, hidden: int) -> Parameters:
-    """Parts + norms * vectors of each norm * hidden."""
-    norms = Parameters(replicated=block.norms * block.norm_weights * hidden + block.other_parameters)
-    return norms + _sum(part_parameters(part, hidden) for part in block.parts)
+    """Parts + norms * vectors of each norm * hidden + what mixes residual streams."""
+    norms = block.norms * block.norm_weights * hidden + block.other_parameters
+    return Parameters(replicated=norms + stream_parameters(block, hidden)) + _sum(
+        part_parameters(part, hidden) for part in block.parts
+    )
 
 
 def part_parameters(part: Part, hidden: int) -> Parameters:
@@ -120,7 +124,8 @@ def grouped_attention_parameters(attention: Attention, hidden: int) -> Parameter
     """Hidden * (heads * head dim + kv heads * (head dim + value dim) + heads * value dim), and biases.
 
     An output gate has its own map, hidden * heads * gate dim.
-    The bias of the output map belongs to a row-parallel matrix and is replicated.
+    The bias of the output map belongs to a row-parallel matrix and is replicated. Queries may come from a low
+    rank with a norm, whole on each rank as what pools keys and indexes them; outputs may go through one.
     Source: Ainslie et al. 2023 (GQA), section 2; Shoeybi et al. 2019 (Megatron-LM), section 3 for the split.
     """
     query = attention.heads * attention.head_dim
@@ -130,10 +135,21 @@ def grouped_attention_parameters(attention: Attention, hidden: int) -> Parameter
     gate = attention.heads * attention.gate_dim
     key, value = key * (attention.key_value_maps > 0), value * (attention.key_value_maps > 1)
     biases = attention.has_qkv_bias * (query + attention.has_key_bias * key + value + gate)
+    own = (attention.query_rank or hidden) * query + hidden * (key + value + gate)
+    whole = attention.query_rank * (hidden + 1) + pool_parameters(attention, hidden, attention.head_dim)
+    if attention.pooled_tokens:
+        whole += index_parameters(attention, hidden)
     return Parameters(
-        column_row=hidden * (query + key + value + gate) + output * hidden + biases,
-        replicated=attention.has_output_bias * hidden + attention.other_parameters,
+        column_row=own + _output_parameters(attention, output, hidden) + biases,
+        replicated=whole + attention.has_output_bias * hidden + attention.other_parameters,
     )
+
+
+def _output_parameters(attention: Attention, output: int, hidden: int) -> int:
+    """Outputs of the heads * hidden, or * the rank of their group, and then all ranks * hidden."""
+    if not attention.output_groups:
+        return output * hidden
+    return attention.output_rank * (output + attention.output_groups * hidden)
 
 
 def latent_attention_parameters(attention: Attention, hidden: int) -> Parameters:
@@ -163,11 +179,17 @@ def latent_attention_parameters(attention: Attention, hidden: int) -> Parameters
 def index_parameters(attention: Attention, hidden: int) -> int:
     """Queries of the indexer from the query rank, one key with its norm (2 vectors), weights of its heads.
 
+    Pooled keys have a pool of the indexer's width in place of the key.
+
     Source: DeepSeek-AI 2025 (DeepSeek-V3.2), section 2.1; DeepseekV32Indexer of transformers 5.24.
     """
     if attention.index_heads == 0:
         return 0
     queries = (attention.query_rank or hidden) * attention.index_heads * attention.index_dim
+    if attention.pooled_tokens:
+        return (
+            queries + hidden * attention.index_heads + pool_parameters(attention, hidden, attention.index_dim)
+        )
     return queries + hidden * (attention.index_dim + attention.index_heads) + 2 * attention.index_dim
 
 

@@ -87,11 +87,11 @@ def exchange_once_s(problem: Problem, plans: Plans, wires: StepWires) -> F64:
 
 
 def sent_bytes(problem: Problem, plans: Plans) -> F64:
-    """Payload of one send: tokens * hidden * bytes of a number, over TP ranks with SP or a split engine."""
+    """Payload of one send: tokens * streams * hidden * bytes of a number, over TP ranks if split."""
     stack = problem.workload.network.main
     shape = timed_shape(problem, plans, stack)
     is_split = (plans.sp == 1) | problem.engine.time.splits_transfers
-    return stream_bytes(stack, shape) / np.where(is_split, plans.tp, 1)
+    return stack.streams * stream_bytes(stack, shape) / np.where(is_split, plans.tp, 1)
 
 
 def bubble_s(problem: Problem, plans: Plans, rank: Rank) -> F64:

@@ -14,6 +14,7 @@ from escala.model.flops import accelerator_peak_flop_per_s, forward_flop
 from escala.model.mixers import state_bytes
 from escala.model.network import Attention, Block, Experts, Mixer, Network, Stack, StackRole
 from escala.model.parameters import network_parameters, part_parameters
+from escala.model.selection import pooled_numbers
 
 USABLE_SHARE: Final = 0.9
 """Share of the device memory that weights and keys and values may fill: vLLM's gpu_memory_utilization."""
@@ -207,7 +208,7 @@ def _cache(part: Attention, tokens: int) -> float:
     kept = min(tokens, part.window_tokens or tokens)
     if part.kv_rank:
         return float(kept * (part.kv_rank + part.rope_head_dim))
-    return float(kept * part.kv_heads * (part.head_dim + part.value_head_dim))
+    return float(kept * part.key_value_width) + tokens * pooled_numbers(part)
 
 
 def _used(block: Block, stack: Stack, batch: int) -> float:

@@ -13,6 +13,7 @@ from escala.model.placement import Mesh, Wire, wire
 from escala.model.plan import Compile, ContextKind, Dispatcher, Plans
 from escala.model.precision import compute_bytes
 from escala.model.problem import Problem
+from escala.model.selection import pooled_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,12 +61,14 @@ def context_bytes(part: Attention, shape: Shape) -> tuple[F64, F64]:
     """What context ranks exchange for one attention: keys and values of all ranks, or heads of one rank.
 
     Whole: tokens * cp * (k + v) * bytes / tp. One rank's queries, keys, values and outputs: tokens * (q + k +
-    v + out) * bytes / tp, bytes of a number; of fewer key-value heads than ranks each has a copy.
+    v + out) * bytes / tp, bytes of a number; of fewer key-value heads than ranks each has a copy. Of
+    pooled keys only those are gathered, beside a window that is small.
     """
-    key_value = part.kv_heads * (part.head_dim + part.value_head_dim)
+    key_value = part.key_value_width
+    gathered = pooled_numbers(part) if part.pooled_tokens else key_value
     query_out = part.heads * (part.head_dim + part.value_head_dim)
     copies = np.maximum(shape.cp * shape.tp / part.kv_heads, 1.0)
-    whole_bytes = shape.tokens * shape.cp * key_value / shape.tp * shape.element_bytes
+    whole_bytes = shape.tokens * shape.cp * gathered / shape.tp * shape.element_bytes
     dealt = query_out + copies * key_value
     return whole_bytes, shape.tokens * dealt / shape.tp * shape.element_bytes
 
@@ -187,3 +190,17 @@ def shown_share(problem: Problem) -> float:
         return exposed
     left = known.expert_overlap_exposed
     return exposed * (left + (1.0 - left) * known.dispatch_units_share)
+
+
+def arrived_numbers(plans: Plans, stack: Stack, block: Block, shape: Shape) -> F64:
+    """Elements that a layer receives forward: sums of tensor ranks, tokens sent out and back, hidden each.
+
+    Source: Singh 2023 (TED), section 5: checkpoints keep them, so that recompute sends nothing.
+    """
+    met = sum(isinstance(part, (Attention, FeedForward, Experts)) for part in block.parts)
+    tokens = np.where(plans.tp > 1, met * shape.split_tokens, 0.0)
+    for part in block.parts:
+        if isinstance(part, Experts):
+            routed = shape.routed_tokens(part)
+            tokens = tokens + np.where(plans.ep > 1, routed + routed / (shape.etp * shape.load), 0.0)
+    return tokens * stack.hidden

@@ -57,7 +57,7 @@ def matrices(block: Block, hidden: int) -> list[Matrix]:
 
 
 def _of_part(part: Part, hidden: int) -> Iterator[Matrix]:
-    if isinstance(part, Attention) and not (part.kv_rank or part.index_heads):
+    if isinstance(part, Attention) and not (part.kv_rank or part.query_rank or part.index_heads):
         query, output = part.heads * (part.head_dim + part.gate_dim), part.heads * part.value_head_dim
         yield Matrix(rows=query, columns=hidden)
         for width in (part.head_dim, part.value_head_dim)[: part.key_value_maps]:

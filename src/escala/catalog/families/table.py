@@ -6,6 +6,7 @@ from typing import Final
 
 from escala.catalog.families import (
     classic,
+    compressed,
     convolution,
     dense,
     efficientnet,
@@ -69,6 +70,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "deepseek_v2": _decoder(moe.deepseek_v2, "DeepseekV2", 2048),
     "deepseek_v3": _decoder(moe.deepseek_v3, "DeepseekV3", 4096),
     "deepseek_v32": _decoder(moe.deepseek_v32, "DeepseekV32", 163_840),
+    "deepseek_v4": _decoder(compressed.deepseek_v4, "DeepseekV4", 1_048_576),
     "glm_moe_dsa": _decoder(moe.glm_moe_dsa, "GlmMoeDsa", 202_752),
     "bailing_moe_v2": _decoder(moe.bailing_moe_v2, "BailingMoeV2", 32_768),
     "bailing_hybrid": _decoder(recurrent.bailing_hybrid, "BailingHybrid", 262_144),

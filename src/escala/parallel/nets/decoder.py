@@ -253,8 +253,8 @@ def _block_problems(block: Block) -> list[str]:
     is_plain = attention.kind in (AttentionKind.FULL, AttentionKind.SLIDING) and not attention.kv_rank
     if not is_plain or attention.value_head_dim != attention.head_dim or not attention.is_causal:
         return [f"its attention is {attention.kind} with other heads than this decoder's"]
-    if attention.gate_dim:
-        return ["its attention has an output gate"]
+    if attention.gate_dim or attention.query_rank:
+        return ["its attention has an output gate or queries of a low rank"]
     if isinstance(feed, Experts) and (feed.has_bias or feed.latent_dim):
         return ["its experts have biases or a stream of their own width"]
     return [] if block.norms in (1, 2) else [f"it has {block.norms} norms a layer"]
