@@ -122,6 +122,22 @@ def test_missing_key_is_named(key: str):
     assert "is missing at the top level of the config; add it" in message
 
 
+@pytest.mark.parametrize("factor", [-2, 0])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("efficientnet-b4", "width_coefficient"),
+        ("efficientnet-b4", "depth_coefficient"),
+        ("efficientnet-b4", "squeeze_expansion_ratio"),
+        ("mamba-130m", "expand"),
+        ("mamba2-130m", "expand"),
+    ],
+)
+def test_a_factor_of_sizes_is_above_0(name: str, key: str, factor: float):
+    with pytest.raises(InvalidInput, match=f"{key}.*{factor}.*a number above 0"):
+        network_from_config({**networks.config(name), key: factor}, "mine", "test")
+
+
 def test_missing_nested_key_is_placed():
     config = {**networks.config("gemma-3-4b"), "text_config": {"model_type": "gemma3_text"}}
 

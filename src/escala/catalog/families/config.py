@@ -99,6 +99,13 @@ class Config:
             raise self.refuse(*found, "a finite number")
         return float(value)
 
+    def positive(self, key: str, default: float) -> float:
+        """A finite number above 0."""
+        value = self.number(key, default)
+        if value <= 0:
+            raise self.refuse(key, value, "a number above 0")
+        return value
+
     def flag(self, key: str, default: bool = False) -> bool:
         """True or false."""
         found = self._found(key)

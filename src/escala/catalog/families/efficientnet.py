@@ -69,7 +69,7 @@ def _layer(config: Config, stage: _Stage, inputs: int, before: Area, after: Area
     """Wider, one kernel for each channel, rescaled by the mean of each channel, narrower again."""
     wide = inputs * stage.ratio
     depthwise = normed_convolution(wide, wide, stage.kernel, after)
-    narrow = max(1, int(inputs * config.number("squeeze_expansion_ratio", 0.25)))
+    narrow = max(1, int(inputs * config.positive("squeeze_expansion_ratio", 0.25)))
     mean = Area(height=1, width=1)
     parts = (
         *(
@@ -103,7 +103,7 @@ def _stages(config: Config) -> Iterator[_Stage]:
         raise config.refuse(
             "out_channels", list(columns[1]), "as many numbers as in_channels and the other lists"
         )
-    deeper = config.number("depth_coefficient", 3.1)
+    deeper = config.positive("depth_coefficient", 3.1)
     depths = [math.ceil(deeper * repeats) for repeats in columns[5]]
     if not 1 <= min(depths) <= sum(depths) <= MOST_LAYERS:
         raise config.refuse("depth_coefficient", deeper, f"1 to {MOST_LAYERS:,} layers together")
@@ -120,7 +120,7 @@ def _stages(config: Config) -> Iterator[_Stage]:
 
 def _channels(config: Config, channels: int) -> int:
     """Channels times the width, to the nearest multiple of the divisor that is at least nine tenths."""
-    divisor, wanted = config.count("depth_divisor", 8), channels * config.number("width_coefficient", 2.0)
+    divisor, wanted = config.count("depth_divisor", 8), channels * config.positive("width_coefficient", 2.0)
     rounded = max(divisor, int(wanted + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * wanted else rounded
 

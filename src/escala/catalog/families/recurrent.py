@@ -26,7 +26,7 @@ DELTA_CHUNK = 64  # tokens of a chunk in the kernels of flash-linear-attention
 def mamba(config: Config) -> tuple[Stack, ...]:
     """Mamba: a selective scan in every layer, with one norm; tied vocabulary."""
     hidden = config.count("hidden_size")
-    inner = int(hidden * config.number("expand", 2))
+    inner = int(hidden * config.positive("expand", 2))
     step = config.keys.get("time_step_rank", "auto")
     has_bias = config.flag("use_bias")
     mixer = Mixer(
@@ -49,7 +49,7 @@ def mamba2(config: Config) -> tuple[Stack, ...]:
     """Mamba-2: a state space of heads in every layer, with one norm."""
     keys = {"num_heads": 128, "head_dim": 64, "state_size": 128, "n_groups": 8, "chunk_size": 256}
     mixer = _state_space(replace(config, keys={**keys, **config.keys}), has_bias=config.flag("use_bias"))
-    inner = int(config.count("hidden_size") * config.number("expand", 2))
+    inner = int(config.count("hidden_size") * config.positive("expand", 2))
     if mixer.values != inner:
         raise config.refuse("num_heads", mixer.heads, f"heads that with head_dim make {inner} channels")
     return (decoder(config, repeated(config, Block(name="state space", parts=(mixer,), norms=1))),)
