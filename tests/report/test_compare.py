@@ -10,6 +10,7 @@ from escala.catalog.equivalents import equal_pairs, equivalents
 from escala.cli.app import main
 from escala.errors import InvalidInput
 from escala.formats.network_toml import network_from_description
+from escala.formats.networks import find_network
 from escala.model.network import Network
 from escala.model.serving import Request
 from escala.report.compare_view import COMPARE_SCHEMA, compared, training_flop
@@ -62,6 +63,16 @@ def test_serving_needs_a_machine_and_money_a_price():
     assert "--gpu" in without.why
     assert where.serving is not None
     assert where.serving.usd_per_million_tokens is None
+
+
+def test_training_sequences_are_those_that_every_network_takes():
+    # 2,048 tokens, or the positions of the shortest table: 448 of Whisper's decoder
+    whisper = find_network("whisper-small")
+
+    assert compared([DENSE, SPARSE], None, Request()).sequence_tokens == 2048
+    assert compared([DENSE, whisper], None, Request()).sequence_tokens == 448
+    with pytest.raises(InvalidInput, match="--seq 2,048: whisper-small takes at most 448 tokens"):
+        compared([DENSE, whisper], None, Request(), 2048)
 
 
 def test_images_are_refused():

@@ -21,9 +21,7 @@ EXAMPLES = (
 @click.option(
     "--seq",
     type=Whole(1, 100_000_000),
-    default=2048,
-    show_default=True,
-    help="Tokens of a training sequence.",
+    help="Tokens of a training sequence; 2,048, or the least context of the networks, if not given.",
 )
 @click.option(
     "--prompt", type=Whole(1, 10_000_000), default=1024, show_default=True, help="Tokens of a prompt."

@@ -18,7 +18,8 @@ def print_compared(console: Console, given: CompareView) -> None:
         print_serving(console, given)
     for each in given.equals:
         hanging(console, "Equal", flow([f"{each.words} ({each.source})"], room(console)), style=STRONG)
-    hanging(console, "FLOP", flow([given.convention.removeprefix("model FLOP: ")], room(console)))
+    counted = f"sequences of {given.sequence_tokens:,} tokens"
+    hanging(console, "FLOP", flow([counted, given.convention.removeprefix("model FLOP: ")], room(console)))
     hanging(console, "Taken", flow(given.assumptions, room(console)), style=QUIET)
     if given.machine is None:
         hanging(console, "Next", flow([given.networks[0].why], room(console)))

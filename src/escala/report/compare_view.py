@@ -25,6 +25,7 @@ from escala.report.numbers import plural
 from escala.units import show_seconds
 
 COMPARE_SCHEMA: Final = "escala/compare@1"
+USUAL_TOKENS: Final = 2048
 LEFT_OUT: Final = "queues, speculative tokens, quantised products"
 
 
@@ -89,13 +90,14 @@ def compared(
     networks: Sequence[Network],
     cluster: Cluster | None,
     request: Request,
-    sequence_tokens: int = 2048,
+    asked_tokens: int | None = None,
     batch: int | None = None,
 ) -> CompareView:
     """Networks side by side, the first as the measure."""
     for each in networks:
         if each.is_image:
             raise InvalidInput(f"{each.name} reads images; compare takes networks that read tokens")
+    sequence_tokens = _sequence(networks, asked_tokens)
     first = training_flop(networks[0], sequence_tokens)
     return CompareView(
         schema=COMPARE_SCHEMA,
@@ -110,6 +112,17 @@ def compared(
         equals=tuple(EqualView(words=e.words, source=_source(e.source)) for e in equal_pairs(networks)),
         assumptions=() if cluster is None else _assumptions(request),
     )
+
+
+def _sequence(networks: Sequence[Network], asked_tokens: int | None) -> int:
+    """Tokens of a training sequence that every network takes: what was asked, else 2,048 or the least context."""
+    contexts = [(each.max_tokens, each.name) for each in networks if each.max_tokens is not None]
+    if asked_tokens is None:
+        return min([USUAL_TOKENS, *(tokens for tokens, _ in contexts)])
+    for tokens, name in contexts:
+        if asked_tokens > tokens:
+            raise InvalidInput(f"--seq {asked_tokens:,}: {name} takes at most {tokens:,} tokens")
+    return asked_tokens
 
 
 def training_flop(network: Network, sequence_tokens: int) -> float:
