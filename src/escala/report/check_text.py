@@ -132,10 +132,10 @@ def _print_estimate(console: Console, given: EstimateView) -> None:
 def _print_memory(console: Console, given: EstimateView) -> None:
     memory, host = given.memory_bytes, given.host_memory_bytes
     phases = [f"{title} {gib(memory.by_phase[name])}" for name, title in PHASES.items()]
-    hanging(console, "Device", flow(["GiB in use:", *phases], room(console)))
+    hanging(console, "Device", flow([Text("GiB in use: ").append(phases[0]), *phases[1:]], room(console)))
     held = sorted(memory.by_kind.items(), key=lambda kind: -kind[1])[:4]
     kinds = [f"{LEDGER[f'{name}_bytes'][0]} {gib(size)}" for name, size in held if size > 0]
-    hanging(console, "", flow(["largest:", *kinds], room(console)))
+    hanging(console, "", flow([Text("largest: ").append(kinds[0]), *kinds[1:]], room(console)))
     most = f" to {gib(host.most)}" if host.most > host.running else ""
     known = ", its memory is not known" if host.capacity is None else f" of {gib(host.capacity)}"
     texts = [
