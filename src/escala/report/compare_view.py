@@ -115,7 +115,7 @@ def compared(
 
 
 def _sequence(networks: Sequence[Network], asked_tokens: int | None) -> int:
-    """Tokens of a training sequence that all networks take: what was asked, else 2,048 or the least context."""
+    """A training sequence that all networks take: those asked for, else 2,048 or the least context."""
     contexts = [(each.max_tokens, each.name) for each in networks if each.max_tokens is not None]
     if asked_tokens is None:
         return min([USUAL_TOKENS, *(tokens for tokens, _ in contexts)])
