@@ -57,6 +57,14 @@ def test_what_a_sequence_leaves_in_a_part(part, token_bytes, fixed_bytes):
                 "selected pooled keys, experts": 20,
             },
         ),
+        (
+            "ling-2.6-flash",
+            {
+                "lightning attention, dense": 1,
+                "lightning attention, experts": 27,
+                "attention, experts": 4,
+            },
+        ),
         ("ling-mini-2.0", {"dense": 1, "experts": 19}),
     ],
 )

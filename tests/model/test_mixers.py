@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from escala.catalog import networks
+from escala.errors import InvalidInput
+from escala.formats.hf import network_from_config
 from escala.model.activations import attention_bytes
 from escala.model.efficiency import scan_s
 from escala.model.flops import forward_flop, selection_flop, work_by_kind
@@ -20,7 +22,12 @@ from escala.model.mixers import (
     state_bytes,
 )
 from escala.model.network import Attention, AttentionKind, Block, Experts, FeedForward, Mixer, Scan
-from escala.model.parameters import part_parameters
+from escala.model.parameters import (
+    active_parameters,
+    block_parameters,
+    network_parameters,
+    part_parameters,
+)
 from escala.model.plan import Plan, Plans
 from escala.model.rejects import Reject, rejects
 from escala.model.workload import Workload
@@ -262,3 +269,37 @@ def test_further_predictions_are_further_outputs_of_the_head(ideal):
     twice = replace(network, stacks=(replace(stack, head=replace(stack.head, predictions=2)),))
 
     assert forward_flop(twice, 64)[2] == 2 * forward_flop(network, 64)[2]
+
+
+def ling(**changes):
+    return network_from_config({**networks.config("ling-2.6-flash"), **changes}, "mine", "test")
+
+
+def test_lightning_layers_of_ling_norm_queries_keys_and_values():
+    block = ling().main.blocks[0]
+    feed, norms = 3 * 4096 * 9216, 2 * 4096
+
+    # query, key, value, gate, output 4,096 x 4,096 each; norms of a head for queries and keys, of all values
+    assert block_parameters(block, 4096).total == 5 * 4096 * 4096 + 4096 + 2 * 128 + feed + norms
+    assert block_parameters(ling(use_qk_norm=False).main.blocks[0], 4096).total == (
+        block_parameters(block, 4096).total - 2 * 128
+    )
+
+
+def test_layers_of_an_unfilled_group_of_ling_attend():
+    kinds = [block.parts[0] for block in ling(num_hidden_layers=10, layer_group_size=4).main.blocks]
+    pattern = ling(num_hidden_layers=10, layer_group_size=4).main.pattern
+
+    assert [i for i, kind in enumerate(pattern) if isinstance(kinds[kind], Attention)] == [3, 7, 8, 9]
+
+
+def test_ling_2_6_has_the_published_parameters():
+    # model card: 104B, 7.4B active
+    assert network_parameters(ling()).total == pytest.approx(104e9, rel=0.005)
+    assert active_parameters(ling()) == pytest.approx(7.4e9, rel=0.01)
+
+
+@pytest.mark.parametrize("key", ["use_bias", "use_qkv_bias"])
+def test_biases_of_ling_are_refused(key: str):
+    with pytest.raises(InvalidInput, match=key):
+        ling(**{key: True})

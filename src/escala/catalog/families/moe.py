@@ -160,14 +160,18 @@ def bailing_moe_v2(config: Config) -> tuple[Stack, ...]:
     attention = replace(attention, has_qkv_bias=config.flag("use_qkv_bias"))
     if config.flag("use_qk_norm", True):
         attention = with_head_norms(attention)
-    experts = routed(config, config.count("moe_intermediate_size", 512), experts=256, top_k=8)
-    own = config.count("moe_shared_expert_intermediate_size", experts.width)
-    experts = replace(experts, shared_width=config.count("n_shared_experts", 1, least=0) * own)
     first = Block(name="dense", parts=(attention, gated_feed_forward(config)))
-    rest = Block(name="experts", parts=(attention, experts))
+    rest = Block(name="experts", parts=(attention, bailing_experts(config)))
     layers = config.count("num_hidden_layers")
     dense = min(layers, config.count("first_k_dense_replace", 1, least=0))
     return (decoder(config, [first] * dense + [rest] * (layers - dense)),)
+
+
+def bailing_experts(config: Config) -> Experts:
+    """Experts of Ling 2: shared ones may have a width of their own."""
+    experts = routed(config, config.count("moe_intermediate_size", 512), experts=256, top_k=8)
+    own = config.count("moe_shared_expert_intermediate_size", experts.width)
+    return replace(experts, shared_width=config.count("n_shared_experts", 1, least=0) * own)
 
 
 def selecting(config: Config, attention: Attention, *, heads: int) -> Attention:

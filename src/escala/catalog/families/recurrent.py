@@ -14,7 +14,7 @@ from escala.catalog.families.layers import (
     repeated,
     with_head_norms,
 )
-from escala.catalog.families.moe import latent_attention, routed
+from escala.catalog.families.moe import bailing_experts, latent_attention, routed
 from escala.model.network import Attention, Block, Experts, FeedForward, Mixer, Part, Scan, Stack
 
 NEMOTRON_LETTERS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}
@@ -167,7 +167,12 @@ def kimi_linear(config: Config) -> tuple[Stack, ...]:
 
 
 def bailing_hybrid(config: Config) -> tuple[Stack, ...]:
-    """Ling 3: five layers of delta rule with channel decays to one of gated latent attention; experts."""
+    """Ling 3: five layers of delta rule with channel decays to one of gated latent attention; experts.
+
+    Ling 2.5 and 2.6 have the same model_type and are told by their class.
+    """
+    if "BailingMoeV2_5ForCausalLM" in config.words("architectures"):
+        return _lightning_hybrid(config)
     if any(name.startswith("BailingMoeV2") for name in config.words("architectures")):
         raise config.refuse("architectures", config.words("architectures")[0], "BailingHybridForCausalLM")
     count, group = config.count("num_hidden_layers", 42), config.count("layer_group_size", 6)
@@ -181,6 +186,37 @@ def bailing_hybrid(config: Config) -> tuple[Stack, ...]:
     experts = _deepseek_experts(config, width=768, experts=512)
     feeds = dense_first(config, experts, count, dense=2, width=6144)
     return (decoder(config, _mixed(mixed_kinds(config, default), mixer, attention, feeds, "delta rule")),)
+
+
+def _lightning_hybrid(config: Config) -> tuple[Stack, ...]:
+    """Ling 2.5: seven layers of lightning attention to one of latent attention; experts.
+
+    The layers of an unfilled group have latent attention. Lightning layers norm queries and keys of each
+    head. Source: vLLM, bailing_moe_linear.py.
+    """
+    for key in ("use_bias", "use_qkv_bias"):
+        if config.flag(key):
+            raise config.refuse(key, True, "false, which published files have")
+    count, group = config.count("num_hidden_layers"), config.count("layer_group_size")
+    heads, dim = config.count("num_attention_heads"), config.count("head_dim")
+    mixer = Mixer(
+        scan=Scan.LIGHTNING,
+        heads=heads,
+        key_heads=heads,
+        key_dim=dim,
+        value_dim=dim,
+        chunk_tokens=DELTA_CHUNK,
+        norm_dim=heads * dim,
+    )
+    full = [(i + 1) % group == 0 or i >= count - count % group for i in range(count)]
+    attention = latent_attention(replace(config, keys={"q_lora_rank": None, **config.keys}))
+    feeds = dense_first(
+        config, bailing_experts(config), count, dense=1, width=config.count("intermediate_size")
+    )
+    norms = 2 * dim * config.flag("use_qk_norm")
+    blocks = _mixed([MIXED_KINDS[each] for each in full], mixer, attention, feeds, "lightning attention")
+    normed = [replace(b, other_parameters=norms) if b.parts[0] is mixer else b for b in blocks]
+    return (decoder(config, normed),)
 
 
 def qwen_decoder(config: Config, feeds: list[Part], *, kv_heads: int) -> Stack:

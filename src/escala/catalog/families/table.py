@@ -19,6 +19,7 @@ from escala.catalog.families import (
     vision,
 )
 from escala.catalog.families.config import Config
+from escala.catalog.families.layers import architecture
 from escala.errors import InvalidInput, unknown
 from escala.model.network import Network, Stack
 
@@ -33,6 +34,10 @@ DTYPE_BITS: Final = {
 }
 # bits of one stored weight by quant_method; mxfp4: 4 bits and one 8-bit scale for 32 weights (OCP MX 1.0)
 QUANTIZED_BITS: Final = {"fp8": 8.0, "fbgemm_fp8": 8.0, "mxfp4": 4.25}
+
+
+LAYERS_OF: Final = {"BailingMoeV2_5ForCausalLM": "BailingMoeV2_5DecoderLayer"}
+"""Layer classes of models that share the model_type of another family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +139,7 @@ def network_from_config(config: Mapping[str, object], name: str, source: str) ->
         source=f"{source}; its auto_map was not run" if given.has("auto_map") else source,
         max_tokens=_max_tokens(given, family),
         stored_bits=_stored_bits(given),
-        wrapped_class=family.wrapped_class,
+        wrapped_class=LAYERS_OF.get(architecture(given), family.wrapped_class),
     )
 
 
