@@ -138,6 +138,15 @@ def test_a_factor_of_sizes_is_above_0(name: str, key: str, factor: float):
         network_from_config({**networks.config(name), key: factor}, "mine", "test")
 
 
+def test_no_more_layers_share_keys_than_there_are():
+    config = dict(networks.config("gemma-4-31b"))
+    text = {**config.get("text_config", config), "num_kv_shared_layers": 99}
+    changed = {**config, "text_config": text} if "text_config" in config else text
+
+    with pytest.raises(InvalidInput, match="num_kv_shared_layers.*99.*fewer than"):
+        network_from_config(changed, "mine", "test")
+
+
 def test_missing_nested_key_is_placed():
     config = {**networks.config("gemma-3-4b"), "text_config": {"model_type": "gemma3_text"}}
 

@@ -19,6 +19,8 @@ def print_compared(console: Console, given: CompareView) -> None:
     for each in given.equals:
         hanging(console, "Equal", flow([f"{each.words} ({each.source})"], room(console)), style=STRONG)
     counted = f"sequences of {given.sequence_tokens:,} tokens"
+    speed = "work of the first over its own: how many times as fast at equal utilisation"
+    hanging(console, "Speed", flow([speed], room(console)))
     hanging(console, "FLOP", flow([counted, given.convention.removeprefix("model FLOP: ")], room(console)))
     hanging(console, "Taken", flow(given.assumptions, room(console)), style=QUIET)
     if given.machine is None:

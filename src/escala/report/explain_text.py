@@ -177,7 +177,7 @@ def print_kinds(console: Console, given: Explained) -> None:
         left = [f"{show_bytes(each.token_bytes)} a token" if each.token_bytes else ""]
         left.append(f"{show_bytes(each.fixed_bytes)} whatever its length" if each.fixed_bytes else "")
         leaves = " and ".join(word for word in left if word)
-        kept = f"keeps {show_bytes(each.kept_bytes)} a layer and micro-batch"
+        kept = f"keeps {show_bytes(each.kept_bytes)} a layer and micro-batch without recompute"
         ends = f"; a sequence leaves {leaves}" if leaves else ""
         put(console, Text(f"{kept}{ends}", style=QUIET), indent=4)
     put(console)

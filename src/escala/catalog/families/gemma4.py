@@ -61,7 +61,10 @@ def gemma4_text(config: Config) -> tuple[Stack, ...]:
     window = config.count("sliding_window", 512)
     windows = layer_windows(config, window, lambda layer: (layer + 1) % 6 != 0)
     windows[-1] = None
-    shared = len(windows) - config.count("num_kv_shared_layers", 0, least=0)
+    later = config.count("num_kv_shared_layers", 0, least=0)
+    if later >= len(windows):
+        raise config.refuse("num_kv_shared_layers", later, f"fewer than the {len(windows)} layers there are")
+    shared = len(windows) - later
     blocks = [_block(config, each, layer >= shared) for layer, each in enumerate(windows)]
     own = config.count("hidden_size_per_layer_input", 256, least=0) * len(blocks)
     table = config.count("vocab_size_per_layer_input", 262_144) * own
