@@ -143,7 +143,7 @@ def test_no_more_layers_share_keys_than_there_are():
     text = {**config.get("text_config", config), "num_kv_shared_layers": 99}
     changed = {**config, "text_config": text} if "text_config" in config else text
 
-    with pytest.raises(InvalidInput, match="num_kv_shared_layers.*99.*fewer than"):
+    with pytest.raises(InvalidInput, match=r"num_kv_shared_layers.*99.*fewer than"):
         network_from_config(changed, "mine", "test")
 
 
