@@ -299,6 +299,7 @@ def test_a_cache_that_cannot_be_written_is_a_note(run, eight, tmp_path: Path, mo
         (["--network", "fast"], "unknown network 'fast'"),
         (["--precision", "bf61"], "unknown precision 'bf61': did you mean bf16?"),
         (["--precision", "nvfp4"], "h100-sxm has no unit for nvfp4; give --precision mxfp8, fp8-blockwise"),
+        (["--precision", "fp8", "--engine", "megatron-2022"], "engine megatron-2022 has no fp8-tensorwise"),
         (["--method", "loar"], "did you mean lora or qlora?"),
         (["--optimizer", "adam"], "did you mean adamw"),
         (["--engine", "megatorn"], "unknown engine 'megatorn'"),
@@ -343,6 +344,7 @@ def test_wrong_input_is_one_clear_line(run, eight, arguments: list[str], said: s
             "is above --max-gpus 4",
         ),
         (["bert-base", "--gpus", "1", "--gpu", "t4"], "t4 has no unit for bf16"),
+        (["resnet-50", "--gpus", "1", "--gpu", "h100-sxm", "--seq", "9"], "resnet-50 takes no row of tokens"),
         (["", "--gpus", "1", "--gpu", "t4"], "unknown network ''"),
     ],
 )

@@ -52,6 +52,20 @@ def test_a_written_network_is_planned_and_explained(run, written: str):
     assert run("explain", "plan.json").code == 0
 
 
+def test_samples_that_are_no_rows_of_tokens_take_no_length(run):
+    part = Traced(parameters=64, tensors=1, launches=1, fp32=FEW, autocast=FEW, bf16=FEW)
+    block = Block(name="Block", parts=(part,), norms=0)
+    stack = Stack(
+        role=StackRole.MODULE, hidden=8, blocks=(block,), pattern=(0,), final_norm_weights=0, tokens=1
+    )
+    write_traced(Network(name="shaped", family="module", stacks=(stack,)), Path("shaped.json"))
+
+    result = run("plan", "shaped.json", *TWO, "--seq", "100")
+
+    assert (result.code, result.out) == (2, "")
+    assert "--seq 100: shaped takes no row of tokens; leave it out" in result.err
+
+
 def test_tools_that_load_models_by_name_refuse_it(run, written: str):
     run("plan", written, *TWO, "--global-batch", "8", "-o", "plan.json")
 
@@ -65,6 +79,10 @@ def test_tools_that_load_models_by_name_refuse_it(run, written: str):
     ("options", "said"),
     [
         (("--seq", "256"), "--seq 256: own was traced with 128 tokens; trace it with --seq 256"),
+        (
+            ("--precision", "fp8"),
+            "own is a traced module, which ran without fp8-tensorwise; give --precision",
+        ),
         (("--method", "lora"), "own is a traced module, whose maps are not known, so it gets no adapters"),
         (("--shape", "3,4"), "--shape goes with package.module:function; leave it out"),
         (("--lengths", "p50=4,max=9"), "--lengths goes with one stream of tokens, which own has not"),

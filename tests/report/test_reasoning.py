@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from escala.errors import InvalidInput
+from escala.report.reasoning import GrowthView
 from escala.report.reasoning_ask import critical_of, loader_of, range_of
+from escala.report.reasoning_text import end_words
 from escala.training.conclude import Trained
 
 BENCH = Path(__file__).parents[1] / "formats" / "data" / "bench.json"
@@ -74,3 +76,18 @@ def test_a_run_without_noise_is_refused(tmp_path: Path):
 
     with pytest.raises(InvalidInput, match="--noise"):
         critical_of(str(path))
+
+
+def test_nothing_is_kept_on_no_size():
+    none = GrowthView(
+        is_same_layout=True,
+        keep=0.8,
+        sizes=(),
+        trend=None,
+        stop=None,
+        least_energy_devices=None,
+        least_cost_devices=None,
+        ends="",
+    )
+
+    assert end_words(none) == ["no other size of this layout can be run"]

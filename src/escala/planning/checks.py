@@ -13,10 +13,23 @@ def refuse_unplanned(problem: Problem, precision: Precision) -> None:
     """Raise InvalidInput for a question whose answer would be a guess."""
     _refuse_workload(problem)
     _refuse_cluster(problem)
+    refuse_scaled(problem, precision)
     chip = problem.accelerator
     if not has_units(chip, precision):
         able = [recipe(code).name for code in Precision if has_units(chip, code)]
         raise InvalidInput(f"{chip.name} has no unit for {recipe(precision).name}; choose {', '.join(able)}")
+
+
+def refuse_scaled(problem: Problem, precision: Precision) -> None:
+    """Raise for a scaled format, fp8 and below, where a module was traced without or the engine has none."""
+    name = recipe(precision).name
+    if not recipe(precision).is_scaled or "fp8" not in problem.lacks:
+        return
+    if problem.workload.network.is_traced:
+        network = problem.workload.network.name
+        raise InvalidInput(f"{network} is a traced module, which ran without {name}; give --precision bf16")
+    engine = problem.engine.name
+    raise InvalidInput(f"engine {engine} has no {name}; give --precision bf16, or another --engine")
 
 
 def refuse_unable(problem: Problem, plain: Plan) -> None:

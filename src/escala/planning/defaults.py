@@ -168,6 +168,8 @@ def _sequence(question: Question) -> tuple[int, tuple[Assumed, ...]]:
     if network.traced_tokens is not None:
         return _traced_tokens(network, given), ()
     if network.is_image:
+        if given is not None:
+            raise InvalidInput(f"--seq {given:,}: {network.name} takes no row of tokens; leave it out")
         return network.main.tokens or 1, ()
     known = network.max_tokens
     if given is not None:

@@ -25,7 +25,8 @@ def print_module(console: Console, given: ModuleView) -> None:
     put(console, f"One sample{length}: {work.replace(' FLOP', 'FLOP')}")
     put(console)
     put_table(console, _units(console, given))
-    put_table(console, _modules(console, given))
+    if _shown(given, DEEPEST):
+        put_table(console, _modules(console, given))
     hanging(console, "Not in", flow([f"{name}: {why}" for name, why in given.refused.items()], room(console)))
     hanging(console, "Note", flow(given.notes, room(console)))
     hanging(console, "With", flow([given.source], room(console)))

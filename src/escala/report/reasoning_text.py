@@ -121,6 +121,8 @@ def end_words(given: GrowthView) -> list[Chunk]:
         return stop_words(given.stop, given.keep)
     if given.ends:
         return [f"ends there: {given.ends}"]
+    if len(given.sizes) < 2:
+        return ["no other size of this layout can be run"]
     return [f"{percent(given.keep)} is kept on all of these"]
 
 

@@ -182,6 +182,84 @@ def test_fused_attention_is_one_kernel_for_each_sample():
     assert block.flop == 2 * 32 * 64 * (4 * 64 + 2 * 256) + 2 * 4 * 32 * 32 * 32
 
 
+def test_submodules_keep_what_their_unit_keeps_in_deep_copies_too():
+    found = traced("encoder")
+    whole = [each.kept_bytes for each in found.modules if each.kind == "TransformerEncoderLayer"]
+    blocks = [block.parts[0].fp32 for block in found.network.main.blocks]
+
+    assert {each.kept_bytes for each in blocks} == set(whole)
+    # weights live on in their own right
+    assert [each.kept_once_bytes for each in blocks] == [0.0] * len(blocks)
+
+
+def recurrent(kind: str, **sizes: Any) -> Callable[[], Any]:
+    return lambda: (getattr(nn, kind)(8, 16, batch_first=True, **sizes), torch.zeros(2, 5, 8))
+
+
+lstm, gru, rnn = recurrent("LSTM", num_layers=2), recurrent("GRU", bidirectional=True), recurrent("RNN")
+
+
+@pytest.mark.parametrize(
+    ("name", "flop"),
+    [
+        # 2 * 5 tokens * gates * 16 hidden * (input + hidden), each layer and direction
+        ("lstm", 2 * 5 * 4 * 16 * ((8 + 16) + (16 + 16))),
+        ("gru", 2 * 5 * 3 * 16 * (8 + 16) * 2),
+        ("rnn", 2 * 5 * 1 * 16 * (8 + 16)),
+    ],
+)
+def test_recurrent_layers_work_by_their_gates(name: str, flop: int):
+    found = traced(name)
+
+    assert (found.refused, found.flop, sum(forward_flop(found.network, 1))) == ({}, flop, flop)
+
+
+class With(nn.Module):
+    def __init__(self, module: Any, run: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.part, self.run = module, run
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        return self.run(self.part, given)
+
+
+def weights(*sizes: int) -> Any:
+    return nn.ParameterList([nn.Parameter(torch.zeros(*sizes))])
+
+
+def column() -> Any:
+    return With(weights(8), lambda part, given: given @ part[0]), torch.zeros(2, 8)
+
+
+def test_a_product_with_one_column_counts():
+    assert traced("column").flop == 2 * 8
+
+
+def placed() -> Any:
+    def run(part: Any, given: Any) -> Any:
+        wider = functional.interpolate(part[0], (12, 12), mode="bicubic").expand(len(given), -1, -1, -1)
+        return (
+            torch.cat([given, wider], 1) * part[0].softmax(-1).sum()
+            + functional.layer_norm(given, (12, 12), part[1]).mean()
+        )
+
+    part = weights(1, 4, 6, 6).append(nn.Parameter(torch.zeros(12, 12)))
+    return With(part, run), torch.zeros(2, 4, 12, 12)
+
+
+def test_weights_that_are_placed_interpolated_and_normalised_are_no_products():
+    assert traced("placed").flop == 0
+
+
+def on_meta() -> Any:
+    with torch.device("meta"):
+        return mlp()
+
+
+def test_a_module_of_the_meta_device_is_that_of_the_processor():
+    assert traced("on_meta").network.stacks == traced("mlp").network.stacks
+
+
 @pytest.mark.parametrize("name", ["mlp", "unet", "encoder"])
 def test_modules_of_ones_own_are_planned_replicated_and_sharded(name: str):
     network = traced(name).network
@@ -243,9 +321,39 @@ def lossless() -> Any:
     return nn.Linear(4, 4), torch.zeros(2, 4), lambda module, given: module(given)
 
 
+def bilinear() -> Any:
+    return With(nn.Bilinear(8, 8, 4), lambda part, given: part(given, given)), torch.zeros(2, 8)
+
+
+def distant() -> Any:
+    return With(weights(4, 8), lambda part, given: torch.cdist(given, part[0])), torch.zeros(2, 8)
+
+
+def penalised() -> Any:
+    def run(part: Any, given: Any) -> Any:
+        given.requires_grad_()
+        return torch.autograd.grad(part(given).sum(), given, create_graph=True)[0]
+
+    return With(nn.Conv2d(4, 4, 3), run), torch.zeros(2, 4, 8, 8)
+
+
+def on_two() -> Any:
+    table = torch.zeros(8, device="meta")
+    return With(nn.Linear(8, 8), lambda part, given: part(given) + table), torch.zeros(2, 8)
+
+
+def lazy() -> Any:
+    return nn.LazyLinear(8), torch.zeros(2, 8)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
+        ("bilinear", "part runs aten::_trilinear, which takes weights and has no formula for its FLOP; use"),
+        ("distant", "runs aten::_cdist_forward, which takes weights and has no formula"),
+        ("penalised", "runs aten::convolution_backward, whose products have sizes that are not known"),
+        ("on_two", "makes tensors on several devices .* cpu and meta.*; make all of them without a device"),
+        ("lazy", "the size of weight is not known before a first run; call the module once"),
         (
             "reading",
             r"run forward without data, raised DataDependent.*test_trace.py:\d+, in forward: .*item",
@@ -266,6 +374,18 @@ def test_what_cannot_be_traced_is_refused_in_one_line(name: str, said: str):
         traced(name)
 
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"tokens": 100}, "--seq 100: .*:mlp returns inputs of its own; leave it out"),
+        ({"shape": (64,)}, "--shape: .*:mlp returns inputs of its own; leave it out"),
+    ],
+)
+def test_sizes_beside_inputs_of_the_function_are_refused(sizes: dict[str, Any], said: str):
+    with pytest.raises(InvalidInput, match=said):
+        traced("mlp", **sizes)
 
 
 def test_a_fault_of_the_person_is_theirs():

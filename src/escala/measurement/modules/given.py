@@ -6,15 +6,17 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
 from escala.errors import InvalidInput, one_line
-from escala.measurement.job.fault import user_code
+from escala.measurement.job.fault import UserFault, user_code
 from escala.measurement.job.huggingface import HEADS, IMAGE, batch_of
 from escala.measurement.job.request import Sizes
 from escala.measurement.job.target import imported
 from escala.measurement.modules.request import CONTRACT, ModuleRequest, names_in
 from escala.measurement.tracing.packing import never_packed
+from escala.measurement.tracing.private import DeviceMismatch
 
 LEFT_OUT: Final = "say what goes in: return (module, inputs), or give --seq TOKENS, or --shape 3,224,224"
 
@@ -51,6 +53,7 @@ def given_of(request: ModuleRequest) -> Given:
         loss=rest[1] if len(rest) > 1 else None,
         blocks=names,
     )
+    _refuse_lazy(given)
     _refuse_frozen(given)
     return given
 
@@ -58,7 +61,9 @@ def given_of(request: ModuleRequest) -> Given:
 def batch_for(given: Given, samples: int) -> Any:
     """What goes into the module for so many samples."""
     if given.inputs is not None:
-        return _resized(given, samples)
+        batch = _resized(given, samples)
+        _refuse_other(given, batch)
+        return batch
     request, config = given.request, getattr(given.module, "config", None)
     if request.shape is not None:
         return torch.zeros((samples, *request.shape))
@@ -74,6 +79,16 @@ def batch_for(given: Given, samples: int) -> Any:
     raise InvalidInput(f"{request.target} returned a module alone; {LEFT_OUT}")
 
 
+def _refuse_other(given: Given, batch: Any) -> None:
+    """Raise where --seq or --shape say something else than the inputs of the function."""
+    request, tokens = given.request, tokens_of(batch)
+    if request.shape is None and request.tokens in (None, tokens):
+        return
+    option = "--shape" if request.tokens is None else f"--seq {request.tokens:,}"
+    goes_in = "inputs of its own" if tokens is None else f"rows of {tokens:,} tokens"
+    raise InvalidInput(f"{option}: {request.target} returns {goes_in}; leave it out, or change the function")
+
+
 def tokens_of(batch: Any) -> int | None:
     """Tokens of a sample where a batch is rows of whole numbers; None for everything else."""
     first = next((each for each in tree_leaves(batch) if isinstance(each, torch.Tensor)), None)
@@ -83,14 +98,28 @@ def tokens_of(batch: Any) -> int | None:
 
 def run(given: Given, batch: Any) -> tuple[torch.Tensor, Any]:
     """Forward: the loss, and the outputs that one would keep, where the module and the function know none."""
-    with user_code(f"{given.request.target}, run forward without data,"):
-        if given.loss is not None:
-            return _checked(given, given.loss(given.module, batch)), None
-        output = _called(given.module, batch)
+    try:
+        with user_code(f"{given.request.target}, run forward without data,"):
+            if given.loss is not None:
+                return _checked(given, given.loss(given.module, batch)), None
+            output = _called(given.module, batch)
+    except UserFault as fault:
+        raise _on_two_devices(given, fault) or fault from None
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
         return _checked(given, loss), None
     return _checked(given, _sum(output)), output
+
+
+def _on_two_devices(given: Given, fault: UserFault) -> UserFault | None:
+    """What to do where tensors lie on the meta device or a GPU; parameters and buffers were moved already."""
+    if not isinstance(fault.__cause__, DeviceMismatch):
+        return None
+    said = str(fault.__cause__).strip().partition("\n")[0].partition(": ")[2] or str(fault.__cause__)
+    return UserFault(
+        f"{given.request.target} makes tensors on several devices ({one_line(said, 200)}); make all of them "
+        'without a device: a trace holds no data, so torch.device("meta") and .cuda() save nothing'
+    )
 
 
 def _called(module: nn.Module, batch: Any) -> Any:
@@ -133,6 +162,15 @@ def _resized(given: Given, samples: int) -> Any:
         return torch.zeros((samples, *each.shape[1:]), dtype=each.dtype)
 
     return tree_map(resized, given.inputs)
+
+
+def _refuse_lazy(given: Given) -> None:
+    lazy = [name for name, each in given.module.named_parameters() if is_lazy(each)]
+    if lazy:
+        raise InvalidInput(
+            f"{given.request.target}: the size of {lazy[0]} is not known before a first run; call the module "
+            "once on an example in the function"
+        )
 
 
 def _refuse_frozen(given: Given) -> None:

@@ -37,23 +37,30 @@ def products_of(few: Seen, more: Seen) -> tuple[tuple[Product, ...], tuple[Atten
 
 def footprint_of(few: Seen, more: Seen, backward_ratio: float) -> Footprint:
     """Bytes of one sample and of any batch; what backward moves is its share in the run that had one."""
-    kept, kept_once = _line(few.kept_bytes, more.kept_bytes)
-    moved, moved_once = _line(few.moved_bytes, more.moved_bytes)
+    kept, kept_once = line_of(few.kept_bytes, more.kept_bytes)
+    moved, moved_once = line_of(few.moved_bytes, more.moved_bytes)
     return Footprint(
         kept_bytes=kept,
         kept_once_bytes=kept_once,
-        given_bytes=_line(few.given_bytes, more.given_bytes)[0],
+        given_bytes=line_of(few.given_bytes, more.given_bytes)[0],
         widest_bytes=few.widest_bytes / FEW,
         moved_bytes=moved * (1.0 + backward_ratio),
         moved_once_bytes=moved_once * (1.0 + backward_ratio),
     )
 
 
+def line_of(few: float, more: float) -> tuple[float, float]:
+    """What each sample adds, and what is there without any (never less than nothing)."""
+    each = (more - few) / (MORE - FEW)
+    once = few - each * FEW
+    return (each, once) if once >= 0 else (more / MORE, 0.0)
+
+
 def refuse_unsteady(few: Mapping[int, Seen], more: Mapping[int, Seen], most: Mapping[int, Seen]) -> None:
     """Refuse what a line through two runs does not foretell of the third."""
     for unit, seen in most.items():
         for name in ("flop", "kept_bytes", "moved_bytes"):
-            one, once = _line(getattr(few[unit], name), getattr(more[unit], name))
+            one, once = line_of(getattr(few[unit], name), getattr(more[unit], name))
             found = getattr(seen, name)
             if abs(one * MOST + once - found) > ROUNDING * found:
                 what = name.replace("_", " ")
@@ -61,13 +68,6 @@ def refuse_unsteady(few: Mapping[int, Seen], more: Mapping[int, Seen], most: Map
                     f"{what} of {FEW}, {MORE} and {MOST} samples are {getattr(few[unit], name):,}, "
                     f"{getattr(more[unit], name):,} and {found:,}, which is no straight line; {REMEDY}"
                 )
-
-
-def _line(few: float, more: float) -> tuple[float, float]:
-    """What each sample adds, and what is there without any (never less than nothing)."""
-    each = (more - few) / (MORE - FEW)
-    once = few - each * FEW
-    return (each, once) if once >= 0 else (more / MORE, 0.0)
 
 
 def _product(few: Sizes, more: Sizes, path: str) -> Product:

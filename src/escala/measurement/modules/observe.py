@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from escala.measurement.modules.shapes import Sizes, sizes_of
+from escala.measurement.modules.unknown import multiplies_nothing, unknown_work
 from escala.measurement.tracing.private import CAST, flop_of
 
 OUTSIDE: Final = -1
@@ -52,6 +53,7 @@ class Observer(TorchDispatchMode):  # type: ignore[misc] # torch has no types wh
         self._path = [""]
         self._places = {name: place for place, name in enumerate(blocks)}
         self._weights = {_storage(each): each for each in (*module.parameters(), *module.buffers())}
+        self._matrices = {_storage(each) for each in module.parameters() if each.dim() > 1}
         self._owners: dict[int, tuple[Any, int, tuple[str, ...]]] = {}
         self._given: dict[int, tuple[Any, set[int]]] = {}
         self._hooks = [hook for name, each in module.named_modules() for hook in self._followed(name, each)]
@@ -97,6 +99,9 @@ class Observer(TorchDispatchMode):  # type: ignore[misc] # torch has no types wh
         made = _tensors(result)
         if func is CAST and _storage(args[0]) in self._weights:
             self._weights[_storage(result)] = result  # a copy of a weight in 16 bit counts as a weight
+            self._matrices |= {_storage(result)} if _storage(args[0]) in self._matrices else set()
+        if not flop and sizes_of(func, args, named) is None:
+            self._refuse_unknown(func, _tensors((args, named)))
         moved = 0 if flop else sum(each.nbytes for each in (*made, *_tensors((args, named))))
         if self.is_backward:
             unit.backward_launches += 1
@@ -114,8 +119,14 @@ class Observer(TorchDispatchMode):  # type: ignore[misc] # torch has no types wh
         for name in self._path:
             self.flop[name] += flop
         sizes = sizes_of(func, args, named)
-        if sizes is not None:
-            unit.sizes.append((sizes, self._path[-1]))
+        if sizes is None:
+            raise unknown_work(func, self._path[-1], "whose products have sizes that are not known")
+        unit.sizes.append((sizes, self._path[-1]))
+
+    def _refuse_unknown(self, func: Any, given: list[torch.Tensor]) -> None:
+        """Raise for an operation on a matrix of weights that may hold products."""
+        if any(_storage(each) in self._matrices for each in given) and not multiplies_nothing(func):
+            raise unknown_work(func, self._path[-1], "which takes weights and has no formula for its FLOP")
 
     def _saved(self, tensor: torch.Tensor) -> torch.Tensor:
         """Give a saved tensor to the unit that saved it first; weights and their copies belong to none."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from escala.measurement.tracing.private import ATTENTION, GROUPED
+from escala.measurement.tracing.private import ATTENTION, GROUPED, ROW, ROWS, ROWS_ADDED
 
 aten = torch.ops.aten
 CONVOLUTIONS: Final = (aten.convolution.default, aten._convolution.default)
@@ -51,6 +51,11 @@ def sizes_of(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -
         return _product(arguments[0], arguments[1])
     if function in (aten.addmm.default, aten.baddbmm.default):
         return _product(arguments[1], arguments[2])
+    if function in (ROWS, ROWS_ADDED):
+        rows, inner = arguments[function is ROWS_ADDED].shape
+        return Sizes(rows=rows, inner=inner, outer=1)
+    if function is ROW:
+        return Sizes(rows=1, inner=arguments[0].numel(), outer=1)
     return None
 
 

@@ -17,7 +17,15 @@ from torch.utils._pytree import tree_map
 from escala.errors import InvalidInput
 from escala.measurement.job.fault import UserFault, user_code
 from escala.measurement.modules.given import Given, batch_for, given_of, run, tokens_of
-from escala.measurement.modules.growth import FEW, MORE, MOST, footprint_of, products_of, refuse_unsteady
+from escala.measurement.modules.growth import (
+    FEW,
+    MORE,
+    MOST,
+    footprint_of,
+    line_of,
+    products_of,
+    refuse_unsteady,
+)
 from escala.measurement.modules.observe import OUTSIDE, Observer, Seen
 from escala.measurement.modules.request import ModuleRequest
 from escala.measurement.tracing.private import fake_tensors, materialize, real_tensors
@@ -62,7 +70,9 @@ def trace(request: ModuleRequest, progress: Told) -> TracedModule:
     """Build the module of a function and run it without data."""
     progress("building the module")
     with _unheard(), fake_tensors():
-        return _Trace(_built(request), progress).result()
+        given = _built(request)
+        materialize(given.module)
+        return _Trace(given, progress).result()
 
 
 def _built(request: ModuleRequest) -> Given:
@@ -72,11 +82,9 @@ def _built(request: ModuleRequest) -> Given:
     except UserFault as fault:
         with real_tensors(), torch.device("meta"):
             try:
-                given = given_of(request)
+                return given_of(request)
             except UserFault:
                 raise fault from None
-        materialize(given.module)
-        return given
 
 
 @contextmanager
@@ -100,6 +108,7 @@ class _Trace:
         self.blocks = self._blocks()
         self.refused: dict[str, str] = {}
         self.first: Observer | None = None
+        self.second: Observer | None = None
         self.format = ""
         self.ratios: dict[int, float] = {}
         self.work: dict[int, tuple[tuple[Product, ...], tuple[Attended, ...]]] = {}
@@ -127,7 +136,7 @@ class _Trace:
             refuse_unsteady(few.units, more.units, self._run(name, MOST).units)
             self.ratios = {unit: _ratio(each) for unit, each in few.units.items()}
             self.work = {unit: products_of(each, more.units[unit]) for unit, each in few.units.items()}
-            self.first, self.format = few, name
+            self.first, self.second, self.format = few, more, name
         self.footprints[name] = {
             unit: footprint_of(each, more.units[unit], self.ratios.get(unit, 0.0))
             for unit, each in few.units.items()
@@ -138,7 +147,9 @@ class _Trace:
         batch = batch_for(self.given, samples)
         watch = Observer(self.module, self.blocks)
         with watch.watching():
-            with torch.autocast("cpu", torch.bfloat16, enabled=name == "autocast"):
+            # mkldnn hides the products of an LSTM in one kernel; without it they run one by one
+            is_cast = torch.autocast("cpu", torch.bfloat16, enabled=name == "autocast")
+            with is_cast, torch.backends.mkldnn.flags(enabled=False):
                 loss, output = run(self.given, _cast(batch) if name == "bf16" else batch)
             watch.keep(output)
             if has_backward:
@@ -172,7 +183,7 @@ class _Trace:
         every = first.units.values()
         return TracedModule(
             network=network,
-            modules=tuple(self._modules(first)),
+            modules=tuple(self._modules(first, self.second or first)),
             format=self.format,
             flop=sum(each.flop for each in every) / FEW,
             backward_flop=sum(each.backward_flop for each in every) / FEW,
@@ -248,14 +259,14 @@ class _Trace:
         ]
         return max(tables, key=lambda each: each.num_embeddings, default=None)
 
-    def _modules(self, first: Observer) -> Iterator[SubModule]:
+    def _modules(self, first: Observer, second: Observer) -> Iterator[SubModule]:
         for name, each in self.module.named_modules():
             yield SubModule(
                 name=name,
                 kind=type(each).__name__,
                 parameters=sum(p.numel() for p in each.parameters()),
                 flop=first.flop[name] / FEW,
-                kept_bytes=first.kept[name] / FEW,
+                kept_bytes=line_of(first.kept[name], second.kept[name])[0],
             )
 
 
@@ -281,11 +292,11 @@ def _set_weights(module: nn.Module, dtype: torch.dtype) -> None:
     """All weights of a floating format in this one; shared ones stay shared."""
     made: dict[int, nn.Parameter] = {}
     for each in module.modules():
-        for name, weight in each._parameters.items():
+        for name, weight in list(each._parameters.items()):
             if weight is not None and weight.dtype.is_floating_point and weight.dtype != dtype:
                 own = made.get(id(weight))
-                each._parameters[name] = own = nn.Parameter(weight.detach().to(dtype)) if own is None else own
-                made[id(weight)] = own
+                made[id(weight)] = own = nn.Parameter(weight.detach().to(dtype)) if own is None else own
+                setattr(each, name, own)  # recurrent layers list their weights a second time
 
 
 def _cast(batch: Any) -> Any:

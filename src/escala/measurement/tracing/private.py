@@ -12,7 +12,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._guards import active_fake_mode
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorDeviceMismatchError,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker, _FSDPRefType
 from torch.distributed._tools.mem_tracker import MemTracker, _MemRefType
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -29,9 +34,14 @@ CPU: Final = torch.device("cpu")
 ATTENTION: Final = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 ATTENTION_BACKWARD: Final = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 GROUPED: Final = torch.ops.aten._grouped_mm.default
-"""Attention as the CPU runs it, which keeps what the flash kernel of a GPU keeps, and the products of all
-experts at once; PyTorch counts no FLOP of either."""
+ROWS: Final = torch.ops.aten.mv.default
+ROWS_ADDED: Final = torch.ops.aten.addmv.default
+ROW: Final = torch.ops.aten.dot.default
+"""Attention as the CPU runs it, which keeps what the flash kernel of a GPU keeps, the products of all experts
+at once, and products with a single column; PyTorch counts no FLOP of them."""
 CAST: Final = torch.ops.aten._to_copy.default
+DeviceMismatch: Final = FakeTensorDeviceMismatchError
+"""An operation without data on tensors of several devices."""
 KINDS: Final = {
     _MemRefType.PARAM: Held.PARAMETERS,
     _MemRefType.BUFFER: Held.PARAMETERS,
@@ -104,17 +114,26 @@ def fake_mode() -> object:
 
 
 def materialize(module: nn.Module) -> None:
-    """Give a module of the meta device tensors of the CPU; shared parameters stay shared."""
+    """Give a module new tensors of the CPU: those of the meta device have none, and copies of tensors without
+    data share no storage with their views. Shared parameters stay shared, buffers with data stay.
+    """
     made: dict[int, torch.Tensor] = {}
     for each in module.modules():
-        for table in (each._parameters, each._buffers):
-            for name, tensor in table.items():
-                if tensor is not None:
-                    table[name] = made.setdefault(id(tensor), _empty_like(tensor))
+        for name, tensor in list(_tensors_of(each)):
+            # by setattr: recurrent layers list their weights a second time
+            setattr(each, name, made.setdefault(id(tensor), _empty_like(tensor)))
+
+
+def _tensors_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters, and without data the buffers and tensors that are plain attributes."""
+    yield from ((name, each) for name, each in module._parameters.items() if each is not None)
+    for name, each in (*module._buffers.items(), *vars(module).items()):
+        if isinstance(each, torch.Tensor) and (each.is_meta or isinstance(each, FakeTensor)):
+            yield name, each
 
 
 def _empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    empty = torch.empty(tensor.shape, dtype=tensor.dtype)
+    empty = torch.empty_like(tensor, device=CPU)
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(empty, requires_grad=tensor.requires_grad)
     return empty
@@ -205,6 +224,10 @@ def flop_of(function: Any, arguments: tuple[Any, ...], named: dict[str, Any], re
         return int(sdpa_backward_flop_count(*(each.shape for each in arguments[:4])))
     if function is GROUPED:
         return _grouped_flop(arguments[0].shape, arguments[1].shape)
+    if function in (ROWS, ROWS_ADDED):
+        return int(2 * arguments[function is ROWS_ADDED].numel())
+    if function is ROW:
+        return int(2 * arguments[0].numel())
     formula = flop_registry.get(function.overloadpacket)
     return int(formula(*arguments, **named, out_val=result)) if formula else 0
 
