@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -145,6 +146,35 @@ def test_no_line_is_longer_than_80_columns(run, arguments: list[str]):
     result = run("explain")
 
     assert result.code == 0
+    assert result.longest <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("llama-3.2-1b", None),
+        ("mamba2-2.7b", "Kind of layer state space 64 ×"),
+        ("falcon-h1-0.5b", "Kind of layer attention beside state space 36 ×"),
+        ("nemotron-h-8b", "Kinds of layers"),
+    ],
+)
+def test_the_kind_of_layer_is_named_unless_it_is_that_of_a_dense_transformer(run, name, said):
+    run("plan", name, "--gpus", "8", "--gpu", "h100-sxm", "--fix", "tp=1,pp=1,cp=1")
+
+    shown = " ".join(run("explain").out.split())
+
+    assert said in shown if said else "Kind of layer" not in shown
+
+
+def test_a_host_that_makes_a_plan_risky_is_named_with_both_memories(run):
+    run("plan", "glm-5", "--gpus", "64", "--gpu", "h100-sxm", "--fix", "tp=1,pp=8,cp=1")
+
+    result = run("explain")
+    said = " ".join(result.out.split())
+
+    assert re.search(r"of 79 GiB, risky \(host: [\d,]+ of 1,863 GiB\) device out of memory", said)
+    assert re.search(r"Memory of the fullest device: \d+ of 79 GiB, fits", said)
+    assert re.search(r"Host [\d,]+ GiB of 1,863 a node, risky · with buffers up to [\d,]+ GiB", said)
     assert result.longest <= 80
 
 

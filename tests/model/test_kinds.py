@@ -84,6 +84,20 @@ def test_kinds_add_up_to_the_network(ideal, name, kinds):
     assert all(part_words(part) for block in ends.blocks for part in block.parts)
 
 
+@pytest.mark.parametrize(
+    ("name", "is_dense"),
+    [
+        ("llama-3.1-8b", True),
+        ("bert-large", True),
+        ("mamba2-2.7b", False),
+        ("falcon-h1-0.5b", False),
+        ("minimax-m2", False),
+    ],
+)
+def test_only_the_layer_of_a_dense_transformer_is_plain(ideal, name, is_dense):
+    assert [each.is_plain for each in layer_kinds_of(ideal(networks.network(name)), Plan())] == [is_dense]
+
+
 def test_scans_are_named_among_the_terms(ideal):
     titles = {}
     for name in ("mamba-130m", "nemotron-h-8b", "llama-3-8b"):

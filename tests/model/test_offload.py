@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from escala import catalog
+from escala.model import stages
 from escala.model.cluster import Host
 from escala.model.estimate import estimate
+from escala.model.host import node_moved_bytes
 from escala.model.memory import Verdict
 from escala.model.offload import link_bytes_per_s
 from escala.model.parameters import network_parameters
@@ -116,6 +119,34 @@ def test_a_host_that_is_too_small_is_a_verdict(ideal, llama, share, verdict):
 
     assert found.memory.host_verdict[0] == verdict
     assert bool(found.reject[0] & Reject.HOST_MEMORY) is (verdict is Verdict.DOES_NOT_FIT)
+
+
+@pytest.mark.parametrize(
+    ("devices", "of_a_device"),
+    [
+        (8, (2 * 30 + 1 * 10 + 1 * 50) / 4),  # one node has all four stages
+        (16, (50 + 30) / 2),  # a node has two stages: the last, and one of the first two
+        (32, 50),  # a node has one stage: the last
+        (64, 50),
+    ],
+)
+def test_the_node_with_the_stages_that_move_most_decides(ideal, llama, devices, of_a_device):
+    problem = ideal(llama(), devices=devices, batch=devices)
+    plans = Plans.of(Plan(dp=devices // 4, pp=4, micro_batches=4))
+    slots = stages.Slots(
+        row=np.zeros(3, np.int64),
+        first=np.zeros(1, np.int64),
+        counts=np.ones((3, 1)),
+        has_embedding=np.zeros(3),
+        has_head=np.zeros(3),
+        rank=np.array([0.0, 2.0, 3.0]),
+        last_rank=np.array([1.0, 2.0, 3.0]),
+        alike=np.array([2.0, 1.0, 1.0]),
+    )
+
+    moved = node_moved_bytes(problem, plans, slots, np.array([30.0, 10.0, 50.0]))
+
+    assert moved.tolist() == [of_a_device]
 
 
 def test_a_host_of_which_nobody_knows_the_memory_is_a_risk(ideal, llama):

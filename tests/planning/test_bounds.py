@@ -8,18 +8,26 @@ import pytest
 
 from escala import catalog
 from escala.catalog.networks import network
-from escala.model.bounds import best_wires, least_bubble_s, least_bytes, least_s, least_states
+from escala.model.bounds import (
+    best_wires,
+    least_bubble_s,
+    least_bytes,
+    least_host_verdict,
+    least_s,
+    least_states,
+)
 from escala.model.columns import F64
-from escala.model.estimate import estimate, placed_wires, timed_rows
+from escala.model.estimate import deal, estimate, memory_of, placed_wires, timed_rows
 from escala.model.firstrank import first_rank_s
+from escala.model.host import host_bytes
 from escala.model.layers import LayerTime
 from escala.model.memory import Verdict
-from escala.model.plan import PLACEMENTS, Plans, Recompute, concatenate
+from escala.model.plan import PLACEMENTS, Offload, Plans, Recompute, concatenate
 from escala.model.problem import Problem
 from escala.model.workload import Workload
 from escala.planning.cells import cells, expand, fill
 from escala.planning.space import SpaceLimits, groups
-from escala.planning.variants import recomputed
+from escala.planning.variants import changed, recomputed
 
 SAMPLE = 3000
 EVERY_ORDER = SpaceLimits(all_placements=True)
@@ -106,6 +114,21 @@ def test_what_needs_too_much_at_least_fits_in_no_way(name):
     needs = least_bytes(problem, plans, least_states(problem, plans))
 
     assert np.isinf(fastest_s(name)[needs > limit_bytes(problem)]).all()
+
+
+@by_name
+def test_what_the_states_take_of_a_node_at_least_no_way_undercuts(name):
+    problem, plans = question(name), ways(name)
+    sharded = plans.take(np.flatnonzero(plans.zero >= 1))
+    weights = np.where(sharded.zero == 3, int(Offload.CPU), int(Offload.NONE))
+    moved = changed(sharded, offload_params=weights, offload_optimizer=int(Offload.CPU))
+    least = host_bytes(problem, moved, least_states(problem, moved).moved_bytes)
+
+    found = memory_of(problem, moved, deal(problem, moved))
+
+    assert len(moved)
+    assert never_above(least.running_bytes, found.host_bytes)
+    assert (least_host_verdict(problem, moved, least_states(problem, moved)) <= found.host_verdict).all()
 
 
 @by_name

@@ -11,7 +11,7 @@ from escala.model.workload import Workload
 from escala.planning.search import search
 from escala.planning.simplicity import FAMILIES
 from escala.planning.space import SpaceLimits
-from escala.planning.why import FamilyAnswer, families, leanest, resized
+from escala.planning.why import FamilyAnswer, families, leanest, resized, smallest
 
 EVERYTHING = SpaceLimits()
 NAMES = ["single", "ddp", "zero-1", "zero-2", "zero-3", "hsdp", "tp", "pp", "cp", "ep"]
@@ -125,7 +125,7 @@ def test_a_single_device_of_many_leaves_the_others_idle():
 def test_the_leanest_plan_of_a_family_needs_no_more_than_its_best():
     problem = QUESTIONS["sharding is needed"]
     best = answers("sharding is needed")["zero-3"].plan
-    least = leanest(problem, EVERYTHING, "zero-3")
+    least = leanest(problem, smallest(problem, EVERYTHING), "zero-3")
 
     assert best is not None
     assert least is not None
@@ -134,7 +134,9 @@ def test_the_leanest_plan_of_a_family_needs_no_more_than_its_best():
 
 
 def test_a_family_without_layout_has_no_leanest_plan():
-    assert leanest(QUESTIONS["images"], EVERYTHING, "tp") is None
+    images = QUESTIONS["images"]
+
+    assert leanest(images, smallest(images, EVERYTHING), "tp") is None
 
 
 def test_a_smaller_cluster_keeps_its_nodes():

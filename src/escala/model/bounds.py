@@ -6,17 +6,19 @@ uses has to be the estimate's own, or less.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from escala.model.activations import KEPT_COLUMNS
-from escala.model.columns import F64, distinct
+from escala.model.columns import F64, I64, distinct
 from escala.model.ends import embedding_s, head_s
 from escala.model.estimate import kept_layers, timed_rows
+from escala.model.host import host_bytes, moves, offloaded_bytes
 from escala.model.layers import GROUP_COLUMNS, LayerTime
 from escala.model.memory import (
     early_gradients,
+    host_verdict,
     least_running_bytes,
     logits_bytes,
     near,
@@ -32,26 +34,36 @@ from escala.model.states import STATE_COLUMNS, state_bytes
 from escala.model.steptime import overhead_s, straggler_s
 from escala.model.traffic import Wires, layer_wires
 
+ROUNDING: Final = 1e-12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeastStates:
-    """States of the average pipeline rank: no rank's maximum is below it, however layers are dealt."""
+    """States of the average pipeline rank: no rank's maximum is below it, however layers are dealt.
+
+    `moved_bytes` are those in host memory: no plan's fullest node has less for each of its devices.
+    """
 
     lasting_bytes: F64
     gradients_bytes: F64
+    moved_bytes: F64
 
     def take(self, rows: Any) -> "LeastStates":
         """The states of the given rows."""
-        return LeastStates(lasting_bytes=self.lasting_bytes[rows], gradients_bytes=self.gradients_bytes[rows])
+        return LeastStates(**{name: getattr(self, name)[rows] for name in LeastStates.__slots__})
 
 
 def least_states(problem: Problem, plans: Plans) -> LeastStates:
-    """Weights, optimizer state and gradients of the average rank of every plan."""
+    """Weights, optimizer state and gradients of the average rank of every plan, on device and host."""
     first, group = distinct([getattr(plans, name) for name in STATE_COLUMNS])
     few = plans.take(first)
     pairs = mean_slots(problem.workload.network, few)
-    lasting, gradients = state_bytes(problem, few, pairs, shards(problem.workload, few, pairs))
-    return LeastStates(lasting_bytes=lasting[group], gradients_bytes=gradients[group])
+    parts, none = shards(problem.workload, few, pairs), np.zeros(len(few))
+    lasting, gradients = state_bytes(problem, few, pairs, parts)
+    moved = offloaded_bytes(problem, few, pairs, parts, none) if moves(few) else none
+    return LeastStates(
+        lasting_bytes=lasting[group], gradients_bytes=gradients[group], moved_bytes=moved[group]
+    )
 
 
 def least_bytes(problem: Problem, plans: Plans, states: LeastStates) -> F64:
@@ -66,6 +78,13 @@ def least_bytes(problem: Problem, plans: Plans, states: LeastStates) -> F64:
     at_loss = with_slack(problem, states_at_loss(problem, plans, states), running)
     at_step = with_slack(problem, states.lasting_bytes + states.gradients_bytes, np.zeros(len(plans)))
     return np.maximum(at_loss, at_step)
+
+
+def least_host_verdict(problem: Problem, plans: Plans, states: LeastStates) -> I64:
+    """Verdict on the host's memory that no way to run a plan undercuts: of the states without activations."""
+    # bounds are rounded otherwise than what they bound
+    moved_bytes = states.moved_bytes * (1.0 - ROUNDING)
+    return host_verdict(problem, host_bytes(problem, plans, moved_bytes), moved_bytes)
 
 
 def states_at_loss(problem: Problem, plans: Plans, states: LeastStates) -> F64:

@@ -112,7 +112,7 @@ def _room_bytes(problem: Problem, plans: Plans, pairs: Slots, limit_bytes: float
     """What states, buckets and logits leave at the loss for the activations of all micro-batches."""
     parts = shards(problem.workload, plans, pairs)
     lasting, gradients = state_bytes(problem, plans, pairs, parts)
-    held = LeastStates(lasting_bytes=lasting, gradients_bytes=gradients)
+    held = LeastStates(lasting_bytes=lasting, gradients_bytes=gradients, moved_bytes=np.zeros(len(plans)))
     room = room_bytes(problem, states_at_loss(problem, plans, held), limit_bytes)
     running = gathered_bytes(problem, plans, pairs, parts) + bucket_bytes(problem, plans, pairs, parts)
     return room - running - logits_bytes(problem, plans, pairs)

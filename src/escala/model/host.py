@@ -46,6 +46,22 @@ def moves(plans: Plans) -> bool:
     return any(bool(getattr(plans, name).any()) for name in PLACES)
 
 
+def node_moved_bytes(problem: Problem, plans: Plans, pairs: Slots, moved_bytes: F64) -> F64:
+    """Offloaded by the mean device of the node that offloads most: it has the stages that move most.
+
+    A node has as many pipeline stages as its devices hold, one at least. Shape (n,).
+    """
+    if not moved_bytes.any():
+        return np.zeros(len(plans))
+    order = np.lexsort((-moved_bytes, pairs.row))
+    moved, alike, row = moved_bytes[order], pairs.alike[order], pairs.row[order]
+    stages = np.clip(problem.cluster.devices_per_node * plans.pp / plans.devices, 1.0, plans.pp)
+    total = np.cumsum(alike)
+    before = total - alike
+    taken = np.clip(stages[row] - (before - before[pairs.first][row]), 0.0, alike)
+    return np.asarray(np.add.reduceat(taken / stages[row] * moved, pairs.first), np.float64)
+
+
 def offloaded_bytes(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, kept: F64) -> F64:
     """What one device keeps in host memory: weights, optimizer states with gradients, kept activations.
 

@@ -43,6 +43,7 @@ class LayerKind:
 
     `kept_bytes` is what one layer keeps of a micro-batch on one rank without recompute; `token_bytes` and
     `fixed_bytes` what a sequence leaves in it for the next token, 16-bit keys and values, fp32 states.
+    `is_plain` says that it is the layer of a dense transformer.
     """
 
     name: str
@@ -53,6 +54,7 @@ class LayerKind:
     kept_bytes: float
     token_bytes: float
     fixed_bytes: float
+    is_plain: bool
 
 
 def layer_kinds_of(problem: Problem, plan: Plan) -> tuple[LayerKind, ...]:
@@ -70,9 +72,18 @@ def layer_kinds_of(problem: Problem, plan: Plan) -> tuple[LayerKind, ...]:
             kept_bytes=float(kept(problem, plans, stack, block).whole_bytes[0]),
             token_bytes=sum(left_bytes(part)[0] for part in block.parts),
             fixed_bytes=sum(left_bytes(part)[1] for part in block.parts),
+            is_plain=is_plain(block),
         )
         for (stack, block, count), own in zip(found, flop, strict=True)
     )
+
+
+def is_plain(block: Block) -> bool:
+    """Attention of every token to all, with keys and values of its own, then one feed-forward."""
+    match block.parts:
+        case [Attention() as attention, FeedForward()]:
+            return attention.kind is AttentionKind.FULL and not attention.kv_rank and not attention.gate_dim
+    return False
 
 
 def left_bytes(part: Part) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from escala.model.activations import Kept, autocasts, kept
 from escala.model.allocator import group_bytes, held_bytes, stranded_loss_bytes, stranded_step_bytes
 from escala.model.columns import F64, I64, Bool
 from escala.model.engine import Autocast
-from escala.model.host import HostBytes, host_bytes, moves, offloaded_bytes
+from escala.model.host import HostBytes, host_bytes, moves, node_moved_bytes, offloaded_bytes
 from escala.model.network import Head, Stack
 from escala.model.plan import Compile, Offload, Plans, Recompute
 from escala.model.problem import Problem
@@ -134,7 +134,8 @@ def memory(problem: Problem, plans: Plans, pairs: Slots, parts: Shards, layers: 
     needed = with_slack(problem, static, peak - static)
     worst = first_of_largest(needed, pairs)
     routing = routing_bytes(plans, pairs, layers, in_flight(plans, pairs)) * (phases.step_bytes < peak)
-    moved = _offloaded_bytes(problem, plans, pairs, parts, layers)
+    away = _offloaded_bytes(problem, plans, pairs, parts, layers)
+    moved = node_moved_bytes(problem, plans, pairs, away)
     return _assemble(problem, plans, pairs, kinds, phases, peak, needed, routing, worst, moved)
 
 
@@ -368,7 +369,7 @@ def _assemble(
     stranded = stranded_loss_bytes(problem, plans, own.logits_bytes, each.loss_bytes >= allocated)
     stranded = stranded + stranded_step_bytes(problem, own.step_bytes, each.step_bytes >= allocated)
     held = held_bytes(problem, groups, slacked, stranded)
-    host = host_bytes(problem, plans, moved[worst])
+    host = host_bytes(problem, plans, moved)
     return Memory(
         kinds=own,
         phases=each,
@@ -381,7 +382,7 @@ def _assemble(
         host_most_bytes=host.most_bytes,
         rank=pairs.rank[worst],
         device_verdict=verdict(problem, need),
-        host_verdict=host_verdict(problem, host, moved[worst]),
+        host_verdict=host_verdict(problem, host, moved),
     )
 
 

@@ -6,18 +6,25 @@ from typing import Final, Self
 
 import numpy as np
 
-from escala.model.bounds import LeastStates, best_wires, least_bubble_s, least_bytes, least_s, least_states
+from escala.model.bounds import (
+    LeastStates,
+    best_wires,
+    least_bubble_s,
+    least_bytes,
+    least_host_verdict,
+    least_s,
+    least_states,
+)
 from escala.model.columns import F64, I64, Bool
 from escala.model.estimate import placed_wires
 from escala.model.firstrank import first_rank_s
-from escala.model.memory import Verdict
 from escala.model.plan import Plans
 from escala.model.problem import Problem
 from escala.model.traffic import Wires
 from escala.planning.cells import CELL, cells, expand, fill
 from escala.planning.rows import Rows
 from escala.planning.space import Group, SpaceLimits, orders
-from escala.planning.variants import finished
+from escala.planning.variants import Accepted, finished
 
 CHUNK_ROWS: Final = 16384
 STATE_FIELDS: Final = ("dp", "tp", "pp", "cp", "ep", "etp", "zero", "reshard", "shard")
@@ -44,7 +51,7 @@ class Frontier:
 
     problem: Problem
     limits: SpaceLimits
-    accepted: Verdict
+    accepted: Accepted
 
     def ordered(self, every: list[Group]) -> Iterator[tuple[Group, I64, F64, int]]:
         """Each group, its cells that may fit, their least seconds, and how many of its cells cannot.
@@ -98,14 +105,13 @@ class Frontier:
 
     def may_fit(self, plans: Plans, states: LeastStates) -> Bool:
         """Plans whose least memory does not exceed what the accepted verdict allows."""
-        return np.asarray(least_bytes(self.problem, plans, states) <= self.limit_bytes)
+        on_device = least_bytes(self.problem, plans, states) <= self.limit_bytes
+        return np.asarray(on_device & (least_host_verdict(self.problem, plans, states) <= self.accepted.host))
 
     @property
     def limit_bytes(self) -> float:
-        """Need up to which the accepted verdict holds."""
-        known = self.problem.assumptions
-        share = known.risky_share if self.accepted is Verdict.FITS else known.full_share
-        return self.problem.accelerator.memory_bytes * share
+        """Need up to which plans are accepted."""
+        return self.problem.accelerator.memory_bytes * self.accepted.device_share
 
     def plans(self, columns: dict[str, I64]) -> Plans:
         """Plans from columns, compiled and with fused loss where engine and user allow."""
@@ -128,6 +134,7 @@ class Frontier:
         return LeastStates(
             lasting_bytes=np.repeat(np.minimum.reduceat(states.lasting_bytes, begin), repeats),
             gradients_bytes=np.repeat(np.minimum.reduceat(states.gradients_bytes, begin), repeats),
+            moved_bytes=np.repeat(np.minimum.reduceat(states.moved_bytes, begin), repeats),
         )
 
     def _affordable(self, table: I64, states: LeastStates) -> Bool:

@@ -18,6 +18,7 @@ from escala.errors import InvalidInput
 from escala.model.columns import F64, I64
 from escala.model.energy import footprint
 from escala.model.estimate import Estimate, estimate, time_of
+from escala.model.host import PLACES
 from escala.model.memory import Verdict
 from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
@@ -29,7 +30,7 @@ from escala.planning.pool import Pool, first_of_each, layout_keys
 from escala.planning.rows import Rows
 from escala.planning.simplicity import FAMILIES, complexity
 from escala.planning.space import Group, SpaceLimits, groups, size, variants
-from escala.planning.variants import COLUMN_NAMES, Fitting, finishes
+from escala.planning.variants import COLUMN_NAMES, Accepted, Fitting, finishes
 
 TOO_BIG: Final = "does not fit"
 TOO_HUNGRY: Final = REASONS[Reject.SITE_POWER]
@@ -85,9 +86,10 @@ def search(
     tolerance: float = TOLERANCE,
     may_offload: bool = True,
 ) -> Found:
-    """Rank the space of a problem; plans that fit with a margin first, risky ones only when nothing fits.
+    """Rank the space of a problem: the plans that fit with a margin, or the least risky when nothing does.
 
-    Offload is tried where nothing fits without it, as little as is needed.
+    Offload is tried where nothing fits without it, or only plans that need more than the device has by the
+    prediction: as little as is needed.
     """
     narrowed = limits or SpaceLimits()
     refuse_unplanned(problem, narrowed.precision)
@@ -96,12 +98,40 @@ def search(
     if objective is Objective.ENERGY and problem.accelerator.power_w is None:
         chip = problem.accelerator.name
         raise InvalidInput(f"the power of {chip} is not known; rank by time or cost instead")
+    start, unlikely = time.perf_counter(), None
     for each in (narrowed, *(with_offload(problem, narrowed) if may_offload else ())):
-        for accepted in (Verdict.FITS, Verdict.RISKY):
-            found = _Search(problem, each, objective, top, tolerance, accepted).run()
-            if found.ranking is not None:
-                return found
-    return found
+        found, accepted = _safest(problem, each, objective, top, tolerance)
+        if found.ranking is not None and accepted.device_share <= 1.0:
+            break
+        unlikely = unlikely or (found if found.ranking is not None else None)
+    else:
+        found = unlikely or found
+    return replace(found, search_s=time.perf_counter() - start)
+
+
+def _safest(
+    problem: Problem, limits: SpaceLimits, objective: Objective, top: int, tolerance: float
+) -> tuple[Found, Accepted]:
+    """The ranking of the first level of risk that some plan is at, and that level."""
+    every = groups(problem, limits)
+    for accepted in levels(problem, limits.plain):
+        found = _Search(problem, limits, objective, top, tolerance, accepted).run(every)
+        if found.ranking is not None:
+            break
+    return found, accepted
+
+
+def levels(problem: Problem, plan: Plan) -> tuple[Accepted, ...]:
+    """What may be accepted, the safest first.
+
+    With a margin; with buffers that may fill the host; with all of the device by the prediction; with more,
+    inside the error of the prediction.
+    """
+    known, offloads = problem.assumptions, any(getattr(plan, place) for place in PLACES)
+    host = Verdict.RISKY if offloads else Verdict.FITS
+    fits = [Accepted(device_share=known.risky_share, host=each) for each in sorted({Verdict.FITS, host})]
+    tight = [Accepted(device_share=share, host=host) for share in (1.0, known.full_share)]
+    return (*fits, *tight)
 
 
 class _Search:
@@ -114,7 +144,7 @@ class _Search:
         objective: Objective,
         top: int,
         tolerance: float,
-        accepted: Verdict,
+        accepted: Accepted,
     ) -> None:
         self.problem, self.limits, self.objective = problem, limits, objective
         self.accepted, self.tolerance = accepted, tolerance
@@ -126,10 +156,8 @@ class _Search:
         # bounds are rounded otherwise than what they bound
         self.least = self._least_per_second() * (1.0 - ROUNDING)
 
-    def run(self) -> Found:
+    def run(self, every: list[Group]) -> Found:
         """Groups by rising bound, cells inside the bound, rows in chunks."""
-        start = time.perf_counter()
-        every = groups(self.problem, self.limits)
         waiting: list[Ways] = []
         powered = [] if draws_too_much(self.problem) else every
         self.rejected[TOO_HUNGRY] = 0 if powered else size(self.problem, self.limits, every)
@@ -146,7 +174,7 @@ class _Search:
                 waiting = []
         if waiting:
             self._evaluate(self.frontier.rows(waiting))
-        return self._found(size(self.problem, self.limits, every), time.perf_counter() - start)
+        return self._found(size(self.problem, self.limits, every))
 
     def _count(self, group: Group, reason: str, cells: int) -> None:
         """Note that so many cells of a group were left out, in plans."""
@@ -215,13 +243,13 @@ class _Search:
             return energy_j
         return seconds.step_s
 
-    def _found(self, considered: int, search_s: float) -> Found:
+    def _found(self, considered: int) -> Found:
         result, recommended = self._ranking()
         return Found(
             considered=considered,
             estimated=self.estimated,
             feasible=self.feasible,
-            search_s=search_s,
+            search_s=0.0,
             rejected={reason: count for reason, count in self.rejected.items() if count},
             tolerance=self.tolerance,
             objective=self.objective,
@@ -229,7 +257,7 @@ class _Search:
             recommended=recommended,
             complexity=complexity(result.plans) if result is not None else np.empty(0, np.int64),
             families={f.name: self.pool.families.get(f.name, (0.0, None))[1] for f in FAMILIES},
-            is_risky=self.accepted is Verdict.RISKY,
+            is_risky=self.accepted != levels(self.problem, self.limits.plain)[0],
         )
 
     def _ranking(self) -> tuple[Estimate | None, int | None]:

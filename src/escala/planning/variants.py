@@ -7,10 +7,24 @@ import numpy as np
 
 from escala.model.columns import I64, Bool
 from escala.model.estimate import Dealt, deal, memory_of
-from escala.model.memory import Verdict
+from escala.model.memory import Memory, Verdict
 from escala.model.plan import Plans, Recompute, concatenate
 from escala.model.problem import Problem
 from escala.planning.space import SpaceLimits, finish_choices, goes_with_offload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What a search takes for fitting: a share of the device's memory, a verdict on the host's."""
+
+    device_share: float
+    host: Verdict
+
+    def of(self, problem: Problem, memory: Memory) -> Bool:
+        """Plans that need no more."""
+        on_device = memory.needed_bytes <= self.device_share * problem.accelerator.memory_bytes
+        return np.asarray(on_device & (memory.host_verdict <= self.host))
+
 
 COLUMN_NAMES: Final = tuple(name for name in Plans.__slots__ if name != "splits")
 
@@ -47,7 +61,7 @@ class Fitting:
 
     problem: Problem
     limits: SpaceLimits
-    accepted: Verdict
+    accepted: Accepted
 
     def allowed(self) -> frozenset[Recompute]:
         """Recompute modes that engine and user allow."""
@@ -93,7 +107,7 @@ class Fitting:
         return found, plans.take(~chosen)
 
     def _fits(self, plans: Plans, dealt: Dealt) -> Bool:
-        return np.asarray(memory_of(self.problem, plans, dealt).verdict <= self.accepted)
+        return self.accepted.of(self.problem, memory_of(self.problem, plans, dealt))
 
     def _fewest_layers(self, plans: Plans, full_fits: Bool) -> tuple[Plans, I64]:
         """The fewest layers, below all, whose recompute makes plans fit: memory falls with each."""

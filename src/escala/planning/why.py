@@ -1,25 +1,30 @@
 """Why each family of plans loses to the recommended one: it does not fit, is slower, or cannot be built."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Final
 
 import numpy as np
 
 from escala.errors import InvalidInput
 from escala.model.cluster import Cluster
-from escala.model.estimate import Estimate, estimate
+from escala.model.columns import F64, I64
+from escala.model.estimate import Estimate, deal, estimate, memory_of
 from escala.model.explain import LEDGER, TERMS
 from escala.model.memory import MemoryKinds
 from escala.model.network import Attention, Experts, Mixer
-from escala.model.plan import Plan, Plans, Recompute
+from escala.model.plan import COLUMNS, Plan, Plans, Recompute
 from escala.model.problem import Problem
 from escala.model.rejects import parts_of
 from escala.model.steptime import StepTime
 from escala.planning.cells import cells, expand, fill
+from escala.planning.frontier import CHUNK_ROWS
 from escala.planning.search import Found
 from escala.planning.simplicity import FAMILIES, Family, family_masks
 from escala.planning.space import MIN_CONTEXT_TOKENS, Group, SpaceLimits, groups, is_context_short
 from escala.planning.variants import finished, recomputed
 from escala.units import difference, show_bytes, show_seconds
+
+ALONE: Final = "single"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +44,40 @@ class FamilyAnswer:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Smallest:
+    """Every layout with its smallest micro-batch, fully recomputed, and what each needs on a device."""
+
+    plans: Plans
+    needed_bytes: F64
+
+
 def families(problem: Problem, limits: SpaceLimits, found: Found) -> list[FamilyAnswer]:
     """Every family with its best plan and the reason it loses."""
     chosen = None
     if found.ranking is not None and found.recommended is not None:
         chosen = estimate(problem, Plans.of(found.ranking.plans[found.recommended]))
-    return [_answer(problem, limits, family, found.families[family.name], chosen) for family in FAMILIES]
+    lost = {f.name for f in FAMILIES if chosen is None or found.families[f.name] is None}
+    ways = smallest(problem, limits) if lost - {ALONE} else None
+    best = found.families
+    return [_answer(problem, limits, family, best[family.name], chosen, ways) for family in FAMILIES]
 
 
 def _answer(
-    problem: Problem, limits: SpaceLimits, family: Family, best: Plan | None, chosen: Estimate | None
+    problem: Problem,
+    limits: SpaceLimits,
+    family: Family,
+    best: Plan | None,
+    chosen: Estimate | None,
+    ways: Smallest | None,
 ) -> FamilyAnswer:
     if best is not None and chosen is not None:
         is_chosen = bool(family_masks(chosen.plans)[family.name][0])
         return _slower(problem, family, chosen.plans[0] if is_chosen else best, chosen)
-    if family.name == "single":
+    if family.name == ALONE:
         return _single(problem, family)
-    least = leanest(problem, limits, family.name)
+    assert ways is not None  # one of the families that lost
+    least = leanest(problem, ways, family.name)
     if least is None:
         return _blank(family, _unbuildable(problem, limits, family.name))
     return _too_big(family, least, problem)
@@ -96,24 +118,30 @@ def _slower(problem: Problem, family: Family, best: Plan, chosen: Estimate) -> F
     )
 
 
-def leanest(problem: Problem, limits: SpaceLimits, family: str) -> Estimate | None:
-    """The plan of a family that needs least memory: smallest micro-batch, full recompute, leanest layout."""
-    tables = [_smallest(problem, limits, group) for group in groups(problem, limits)]
-    rows = [table.take(family_masks(table)[family]) for table in tables]
-    parts = [recomputed(part, Recompute.FULL) for part in rows if len(part)]
-    if not parts:
-        return None
-    needs = [estimate(problem, part) for part in parts]
-    best = min(needs, key=lambda result: float(result.memory.needed_bytes.min()))
-    row = int(np.argmin(best.memory.needed_bytes))
-    return estimate(problem, best.plans.take([row]))
+def smallest(problem: Problem, limits: SpaceLimits) -> Smallest:
+    """All layouts of a space at their smallest: full recompute, and SP where it may be on."""
+    every = [_least_columns(group) for group in groups(problem, limits)]
+    names = every[0] if every else COLUMNS
+    columns = {name: np.concatenate([np.empty(0, np.int64), *(c[name] for c in every)]) for name in names}
+    plain = fill(columns, len(columns["dp"]), limits.plain)
+    plans = recomputed(finished(problem, limits, plain), Recompute.FULL)
+    chunks = [plans.take(slice(begin, begin + CHUNK_ROWS)) for begin in range(0, len(plans), CHUNK_ROWS)]
+    needs = [memory_of(problem, chunk, deal(problem, chunk)).needed_bytes for chunk in chunks]
+    return Smallest(plans=plans, needed_bytes=np.concatenate([np.empty(0), *needs]))
 
 
-def _smallest(problem: Problem, limits: SpaceLimits, group: Group) -> Plans:
-    """Ways of a group with its smallest micro-batch, and SP where it may be on."""
+def _least_columns(group: Group) -> dict[str, I64]:
     few = replace(group, micro=group.micro[:1], sequence=group.sequence[-1:], orders=group.orders[:1])
-    columns, _ = expand(few, cells(few))
-    return finished(problem, limits, fill(columns, len(columns["dp"]), limits.plain))
+    return expand(few, cells(few))[0]
+
+
+def leanest(problem: Problem, ways: Smallest, family: str) -> Estimate | None:
+    """The plan of a family that needs least memory on a device; None where it has no layout."""
+    rows = np.flatnonzero(family_masks(ways.plans)[family])
+    if not len(rows):
+        return None
+    row = int(rows[np.argmin(ways.needed_bytes[rows])])
+    return estimate(problem, ways.plans.take([row]))
 
 
 def _too_big(family: Family, least: Estimate, problem: Problem) -> FamilyAnswer:
@@ -140,7 +168,7 @@ def _too_big(family: Family, least: Estimate, problem: Problem) -> FamilyAnswer:
 def _single(problem: Problem, family: Family) -> FamilyAnswer:
     """One device of the cluster alone, with the same global batch."""
     alone = replace(problem, cluster=resized(problem.cluster, 1))
-    least = leanest(alone, SpaceLimits(), "single")
+    least = leanest(alone, smallest(alone, SpaceLimits()), ALONE)
     if least is None:
         return _blank(family, "no plan on one device")
     answer = _too_big(family, least, alone)

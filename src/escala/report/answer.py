@@ -118,7 +118,8 @@ class PlanView:
     """One plan with everything predicted for it; `cost` is USD and `co2e_kg` carbon of one step.
 
     `interval_ratio` is the factor of the interval of step time, `regime` the kind of run it was found on.
-    `is_tied` says that another plan is first, but within `tie_share` of this one.
+    `is_tied` says that another plan is first, but within `tie_share` of this one. `verdict` is the worse of
+    `device_verdict` and `host_verdict`; the probability is that of the device.
     """
 
     rank: int
@@ -130,6 +131,7 @@ class PlanView:
     hfu: float
     memory_bytes: MemoryView
     host_memory_bytes: float
+    host_memory_most_bytes: float
     terms_s: dict[str, float]
     energy_j_per_step: float | None
     cost: float | None
@@ -141,6 +143,8 @@ class PlanView:
     simplicity_points: int
     simplicity_rank: int
     verdict: str
+    device_verdict: str
+    host_verdict: str
     out_of_memory_probability: float
     is_tied: bool
     why: str

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from escala.report.answer import FamilyView
 from escala.report.explain_view import ChangeView, Explained, TermView
-from escala.report.figures_text import figures, out_of_memory, print_doubt
+from escala.report.figures_text import figures, host_words, out_of_memory, print_doubt
 from escala.report.layout import (
     GLUE,
     QUIET,
@@ -47,7 +47,7 @@ def print_explained(console: Console, given: Explained) -> None:
     print_waterfall(console, given)
     print_terms(console, given)
     print_memory(console, given)
-    if len(given.layer_kinds) > 1:
+    if not all(each.is_plain for each in given.layer_kinds) or len(given.layer_kinds) > 1:
         print_kinds(console, given)
     if given.trace is not None:
         print_trace(console, given.trace)
@@ -146,7 +146,7 @@ def print_memory(console: Console, given: Explained) -> None:
     title = Text(
         f"Memory of the fullest device: {gib(memory.value)} of {gib(memory.capacity)} GiB, ", style=STRONG
     )
-    title.append(given.plan.verdict, style=VERDICT_STYLES[given.plan.verdict])
+    title.append(given.plan.device_verdict, style=VERDICT_STYLES[given.plan.device_verdict])
     put(console, title)
     need = f"80 % interval {gib(memory.low)} to {gib(memory.high)} GiB, "
     put(console, Text.assemble(need, out_of_memory(given.plan)), indent=2)
@@ -162,13 +162,14 @@ def print_memory(console: Console, given: Explained) -> None:
     hanging(console, "Phases", flow([Text("GiB in use: ").append(phases[0]), *phases[1:]], room(console)))
     if given.expert_load is not None:
         hanging(console, "Experts", flow(load_words(given.expert_load), room(console)))
-    hanging(console, "Host", flow([f"{gib(given.plan.host_memory_bytes)} GiB a node"], room(console)))
+    hanging(console, "Host", flow(host_words(given, given.plan), room(console)))
     put(console)
 
 
 def print_kinds(console: Console, given: Explained) -> None:
     """Each kind of layer: its parts, its share of the work, what it keeps, what a sequence leaves in it."""
-    put(console, Text("Kinds of layers", style=STRONG))
+    title = "Kinds of layers" if len(given.layer_kinds) > 1 else "Kind of layer"
+    put(console, Text(title, style=STRONG))
     for each in given.layer_kinds:
         size = f"{each.layers} × {short(each.parameters)} parameters, {percent(each.flop_share)} of the work"
         apart(console, Text(each.name), Text(size), indent=2)

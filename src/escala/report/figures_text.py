@@ -6,6 +6,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from escala.model.host import PLACES
 from escala.report.answer import Answer, PlanView, RunView
 from escala.report.explain_view import Explained
 from escala.report.layout import QUIET, VERDICT_STYLES, Chunk, flow, hanging, room
@@ -34,7 +35,26 @@ def out_of_memory(plan: PlanView) -> Text:
     style = VERDICT_STYLES["risky"] if plan.out_of_memory_probability >= SHOWN_CHANCE else ""
     routing = plan.memory_bytes.routing
     why = f", uneven routing up to +{gib(routing)} GiB" if style and routing >= SHOWN_ROUTING_BYTES else ""
-    return Text(f"out of memory {chance(plan.out_of_memory_probability)}{why}", style=style)
+    where = "device out of memory" if offloads(plan) else "out of memory"
+    return Text(f"{where} {chance(plan.out_of_memory_probability)}{why}", style=style)
+
+
+def offloads(plan: PlanView) -> bool:
+    """Whether the plan keeps anything in the memory of the host."""
+    return any(plan.plan[place] != "none" for place in PLACES)
+
+
+def host_words(given: Answer | Explained, plan: PlanView) -> list[Chunk]:
+    """'1,550 GiB of 1,863 a node, risky', 'with buffers up to 2,314': what a node needs in its memory."""
+    needed, capacity = gib(plan.host_memory_bytes), given.cluster.host_memory_bytes
+    if not offloads(plan):
+        return [f"{needed} GiB a node"]
+    known = "of a node, whose memory is unknown" if capacity is None else f"of {gib(capacity)} a node"
+    verdict = Text(plan.host_verdict, style=VERDICT_STYLES[plan.host_verdict])
+    return [
+        Text.assemble(f"{needed} GiB {known}, ", verdict),
+        f"with buffers up to {gib(plan.host_memory_most_bytes)} GiB",
+    ]
 
 
 def print_doubt(console: Console, given: Answer | Explained) -> None:
@@ -49,13 +69,26 @@ def print_doubt(console: Console, given: Answer | Explained) -> None:
 def _speed(given: Answer | Explained, plan: PlanView) -> list[Chunk]:
     memory, rate = plan.memory_bytes, plan.tokens_per_s_per_device
     fit = Text(f"{gib(memory.value)} of {gib(memory.capacity)} GiB, ")
-    fit.append(plan.verdict, style=VERDICT_STYLES[plan.verdict])
+    fit.append(_verdict(given, plan))
     return [
         f"{digits(rate.value)} {unit(given)} {span(rate.low, rate.high, digits)}",
         f"MFU {_spanned(plan.intervals.mfu, percent)}",
         fit,
         out_of_memory(plan),
     ]
+
+
+def _verdict(given: Answer | Explained, plan: PlanView) -> Text:
+    """The verdict, and the host's memory where that makes it worse than the device."""
+    verdict, capacity = (
+        Text(plan.verdict, style=VERDICT_STYLES[plan.verdict]),
+        given.cluster.host_memory_bytes,
+    )
+    if plan.verdict == plan.device_verdict:
+        return verdict
+    capacity = given.cluster.host_memory_bytes
+    of = "" if capacity is None else f" of {gib(capacity)}"
+    return verdict.append(f" (host: {gib(plan.host_memory_bytes)}{of} GiB)")
 
 
 def _spanned(given: Interval, show: Callable[[float], str], after: str = "") -> str:

@@ -5,10 +5,17 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from escala.model.host import PLACES
 from escala.report.answer import Answer, FamilyView, PlanView, SitesView
 from escala.report.curve_text import print_scaling
-from escala.report.figures_text import SHOWN_CHANCE, figures, out_of_memory, print_doubt, unit
+from escala.report.figures_text import (
+    SHOWN_CHANCE,
+    figures,
+    host_words,
+    offloads,
+    out_of_memory,
+    print_doubt,
+    unit,
+)
 from escala.report.layout import (
     GLUE,
     QUIET,
@@ -106,11 +113,10 @@ def print_choice(console: Console, given: Answer, plan: PlanView) -> None:
 
 def host_lines(given: Answer, plan: PlanView, width: int) -> list[Text]:
     """What a plan that offloads needs in the memory of a node."""
-    if not any(plan.plan[place] != "none" for place in PLACES):
+    if not offloads(plan):
         return []
-    capacity = given.cluster.host_memory_bytes
-    known = "of a node, whose memory is unknown" if capacity is None else f"of {gib(capacity)} a node"
-    return flow([f"offloads to the host: {gib(plan.host_memory_bytes)} GiB {known}"], width)
+    words = host_words(given, plan)
+    return flow([Text.assemble("offloads to the host: ", words[0]), *words[1:]], width)
 
 
 def choice_reason(given: Answer, plan: PlanView) -> str:

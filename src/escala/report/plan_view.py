@@ -42,6 +42,7 @@ def plan_view(
         hfu=float(result.hfu[row]),
         memory_bytes=memory_view(problem, result.memory, row),
         host_memory_bytes=float(result.memory.host_bytes[row]),
+        host_memory_most_bytes=float(result.memory.host_most_bytes[row]),
         terms_s=terms(result, row),
         energy_j_per_step=_row(foot.energy_j, row),
         cost=_row(foot.cost_usd, row),
@@ -53,6 +54,8 @@ def plan_view(
         simplicity_points=own,
         simplicity_rank=1 + sum(other < own for other in points),
         verdict=VERDICTS[Verdict(int(result.memory.verdict[row]))],
+        device_verdict=VERDICTS[Verdict(int(result.memory.device_verdict[row]))],
+        host_verdict=VERDICTS[Verdict(int(result.memory.host_verdict[row]))],
         out_of_memory_probability=float(
             out_of_memory_probability(
                 problem, result.memory.needed_bytes[[row]], result.memory.routing_bytes[[row]]
