@@ -50,6 +50,13 @@ def test_image_networks_need_no_sequence():
     assert [each.name for each in assumed] == ["global batch"]
 
 
+@pytest.mark.parametrize("length", [None, 1, network("resnet-50").main.tokens])
+def test_a_length_that_contradicts_no_image_is_taken(length: int | None):
+    asked = Question(network=network("resnet-50"), cluster=cluster_for("h100-sxm", 8), sequence_tokens=length)
+
+    assert answerable(asked)[0].workload.sequence_tokens == network("resnet-50").main.tokens
+
+
 def test_a_device_without_the_unit_is_refused_with_those_it_has():
     with pytest.raises(InvalidInput, match="t4 has no unit for bf16; give --precision fp16 or fp32"):
         answerable(Question(network=network("bert-base"), cluster=cluster_for("t4", 1)))

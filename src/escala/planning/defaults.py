@@ -168,9 +168,10 @@ def _sequence(question: Question) -> tuple[int, tuple[Assumed, ...]]:
     if network.traced_tokens is not None:
         return _traced_tokens(network, given), ()
     if network.is_image:
-        if given is not None:
+        own = network.main.tokens or 1
+        if given not in (None, 1, own):  # 1: a sample is no row
             raise InvalidInput(f"--seq {given:,}: {network.name} takes no row of tokens; leave it out")
-        return network.main.tokens or 1, ()
+        return own, ()
     known = network.max_tokens
     if given is not None:
         beyond = f"the network's own context is {known:,}" if known and given > known else ""
