@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from escala.model.host import PLACES
 from escala.report.answer import PlanView
 from escala.report.figures_text import out_of_memory
 
@@ -13,7 +14,9 @@ GIB = 2.0**30
 
 def text(probability: float, routing_bytes: float) -> str:
     memory = SimpleNamespace(routing=routing_bytes)
-    plan: Any = SimpleNamespace(memory_bytes=memory, out_of_memory_probability=probability)
+    plan: Any = SimpleNamespace(
+        memory_bytes=memory, out_of_memory_probability=probability, plan=dict.fromkeys(PLACES, "none")
+    )
     return out_of_memory(cast(PlanView, plan)).plain
 
 
