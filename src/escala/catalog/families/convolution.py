@@ -47,17 +47,7 @@ def resnet(config: Config) -> tuple[Stack, ...]:
         stride = 2 if stage > 0 or config.flag("downsample_in_first_stage") else 1
         layers += _resnet_stage(config, width, outputs, depth, stride, area)
         width, area = outputs, area.strided(stride)
-    blocks, pattern = rows(layers)
-    stack = Stack(
-        role=StackRole.CONVOLUTION,
-        hidden=width,
-        blocks=blocks,
-        pattern=pattern,
-        tokens=area.pixels,
-        head=classifier(config),
-        final_norm_weights=0,
-    )
-    return (stack,)
+    return (classifying(config, layers, width, area),)
 
 
 def convnext(config: Config) -> tuple[Stack, ...]:
@@ -154,6 +144,20 @@ def normed_convolution(inputs: int, outputs: int, kernel: int, area: Area) -> Co
     """A convolution without bias, followed by batch norm."""
     return Convolution(
         inputs=inputs, outputs=outputs, kernel=kernel, output_pixels=area.pixels, norm_parameters=2 * outputs
+    )
+
+
+def classifying(config: Config, layers: list[Block], hidden: int, area: Area) -> Stack:
+    """The stack of all layers, with its classifier, whose norms are those of its convolutions."""
+    blocks, pattern = rows(layers)
+    return Stack(
+        role=StackRole.CONVOLUTION,
+        hidden=hidden,
+        blocks=blocks,
+        pattern=pattern,
+        tokens=area.pixels,
+        head=classifier(config),
+        final_norm_weights=0,
     )
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from escala.catalog.families.config import MOST_LAYERS, Config
-from escala.catalog.families.convolution import Area, classifier, image_area, normed_convolution
-from escala.catalog.families.layers import rows
-from escala.model.network import Block, Convolution, Stack, StackRole
+from escala.catalog.families.convolution import Area, classifying, image_area, normed_convolution
+from escala.model.network import Block, Convolution, Stack
 
 STEM: Final = 32  # Tan and Le 2019, table 1: channels of the stem and of the last convolution
 TOP: Final = 1280
@@ -52,17 +51,7 @@ def efficientnet(config: Config) -> tuple[Stack, ...]:
     layers.append(
         Block(name="top", parts=(replace(top, norm_parameters=2 * hidden, kept_outputs=3),), norms=0)
     )
-    blocks, pattern = rows(layers)
-    stack = Stack(
-        role=StackRole.CONVOLUTION,
-        hidden=hidden,
-        blocks=blocks,
-        pattern=pattern,
-        tokens=area.pixels,
-        head=classifier(config),
-        final_norm_weights=0,
-    )
-    return (stack,)
+    return (classifying(config, layers, hidden, area),)
 
 
 def _layer(config: Config, stage: _Stage, inputs: int, before: Area, after: Area, is_entry: bool) -> Block:
