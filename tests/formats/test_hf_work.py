@@ -435,7 +435,7 @@ def predicted_bytes(network: Network, score_bytes: float, stack: int, block: int
         network=network,
         cluster=catalog.cluster_for("h100-sxm", 1),
         engine="hf-bf16",
-        sequence_tokens=TOKENS,
+        sequence_tokens=None if network.is_image else TOKENS,
         global_batch=1,
     )
     problem, _ = answerable(question)
