@@ -30,8 +30,8 @@ from escala.model.estimate import Estimate, estimate
 from escala.model.plan import Plan, Plans, Precision
 from escala.planning.defaults import Question, answerable
 
-TERMS = ("matmul_s", "attention_s", "elementwise_s", "routing_s", "head_s", "embedding_s", "dispatch_s")
-TERMS = (*TERMS, "optimizer_s", "overhead_s")
+LAYERS = ("matmul_s", "attention_s", "elementwise_s", "routing_s", "head_s", "embedding_s", "dispatch_s")
+TERMS = (*LAYERS, "optimizer_s", "overhead_s")
 
 
 def predicted(case: Case, bench: str) -> Estimate:

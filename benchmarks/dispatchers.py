@@ -10,6 +10,7 @@ that was run over several transports counts with its fastest. Exit code 1 below 
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from escala.calibration import Reading, read, read_rows
 from escala.model.estimate import estimate
@@ -64,7 +65,7 @@ def best(ways: list[Way], name: str) -> Dispatcher:
 
 def main() -> None:
     """Print the table; rows that a source warns of are left out."""
-    table = read_rows(sys.argv[1]) if len(sys.argv) > 1 else read_rows()
+    table = read_rows(Path(sys.argv[1])) if len(sys.argv) > 1 else read_rows()
     readings = (each for each in map(read, table.rows) if isinstance(each, Reading) and each.is_trusted)
     found, right = cases(readings), 0
     for case, ways in found.items():

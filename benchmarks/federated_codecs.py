@@ -78,7 +78,7 @@ def population(codec: Codec, seed: int, clients: int) -> Scenario:
     data = {"samples": 64, "sample_size": "256 B", "skew": "dirichlet", "concentration": 0.5}
     devices = {"name": "boards", "count": clients, "device": "raspberry-pi-4", "access": "fixed"}
     work = {"local_epochs": 5, "batch": 16, "learning_rate": 0.1, "seed": seed}
-    keys = {
+    keys: dict[str, object] = {
         "name": "codecs",
         "model": {"name": "digits", "weights": 17226, "forward_flop_per_sample": "34 kFLOP"},
         "training": {"rounds": 40, "clients_per_round": clients, **work},
@@ -110,7 +110,9 @@ def secure() -> None:
         strategy = strategy_of(training, 10)
         if codec is None:
             grid = VirtualGrid(client_app(learner), fleet)
-            rounds = Rounds(grid, strategy, training, fleet, standing, evaluate=learner.score)
+            rounds: Rounds | SecureRounds = Rounds(
+                grid, strategy, training, fleet, standing, evaluate=learner.score
+            )
         else:
             grid = VirtualGrid(wrapped(secure_client(learner, 10)), fleet)
             bounds = bounds_of(learner, 10)

@@ -15,8 +15,15 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:  # each engine loads only its own libraries
+    from torch import Tensor
+    from torch.nn import Module
+
+    from escala.federated.task import Task
 
 SAMPLES, BATCH, RATE, STEADY = 64, 16, 0.1, 2
 OURS = ("escala", "one-by-one", "grid")
@@ -125,7 +132,8 @@ class Clock:
     """Processor seconds at the ends of rounds, of this process and all below it."""
 
     def __init__(self, clients: int) -> None:
-        self._clients, self._ends = clients, []
+        self._clients = clients
+        self._ends: list[float] = []
         self.tick()
 
     def tick(self) -> None:
@@ -176,7 +184,7 @@ def memory_mb(process: str) -> float:
 
 
 @cache
-def task_of(net: str) -> object:
+def task_of(net: str) -> "Task":
     """Digits, once a process."""
     import torch
 
@@ -196,7 +204,7 @@ def samples_of(net: str, client: int) -> tuple:
     return torch.from_numpy(task.inputs[rows]), torch.from_numpy(task.labels[rows])
 
 
-def trained(module: object, inputs: object, labels: object) -> None:
+def trained(module: "Module", inputs: "Tensor", labels: "Tensor") -> None:
     """An epoch of SGD as people write it."""
     import torch
 
@@ -208,7 +216,7 @@ def trained(module: object, inputs: object, labels: object) -> None:
         optimizer.step()
 
 
-def tested(module: object, net: str) -> float:
+def tested(module: "Module", net: str) -> float:
     """Accuracy on the test set."""
     import torch
 
@@ -309,7 +317,7 @@ def flower_ray(asked: argparse.Namespace) -> dict:
         strategy.start(grid=grid, initial_arrays=begin, num_rounds=rounds, evaluate_fn=evaluate)
         found.append(clock.result())
 
-    found = []
+    found: list[dict] = []
     one_each = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=one_each)
     return found[0]

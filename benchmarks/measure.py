@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -74,7 +75,7 @@ def linearity(name: str) -> dict[str, float]:
     each = {}
     for rows in SIZES:
         few = plans.take(slice(0, rows))
-        each[f"{rows}"] = best_s(lambda few=few: estimate(problem, few), 3) / rows * 1e6
+        each[f"{rows}"] = best_s(partial(estimate, problem, few), 3) / rows * 1e6
     return {"ratio": each[f"{SIZES[-1]}"] / each[f"{SIZES[-2]}"], **each}
 
 

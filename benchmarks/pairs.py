@@ -26,8 +26,9 @@ def values(bench: Bench) -> Iterator[tuple[str, float]]:
         name = f"{each.level} {each.operation} of {each.ranks}"
         yield f"alpha, {name}", each.alpha_s.value
         yield f"beta, {name}", each.beta_s_per_byte.value
-        yield f"typical alpha, {name}", each.typical_alpha_s
-        yield f"typical beta, {name}", each.typical_beta_s_per_byte
+        if each.typical_alpha_s is not None and each.typical_beta_s_per_byte is not None:
+            yield f"typical alpha, {name}", each.typical_alpha_s
+            yield f"typical beta, {name}", each.typical_beta_s_per_byte
     yield from ((f"hidden share, {each.level}", each.hidden_share) for each in bench.overlaps)
 
 

@@ -57,7 +57,7 @@ def sample(problem: Problem, count: int, seed: int = 1) -> Plans:
     parts = []
     for group in every:
         columns, _ = expand(group, cells(group))
-        ways = fill(columns, len(columns["dp"]), limits.precision)
+        ways = fill(columns, len(columns["dp"]), limits.plain)
         parts.append(ways.take(rng.integers(0, len(ways), 8 * count // len(every) + 1)))
     ways = concatenate(parts)
     mode = rng.integers(0, 4, len(ways))

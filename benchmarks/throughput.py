@@ -96,7 +96,8 @@ class Bare:
     """What a person writes by hand: DDP or FSDP2, accumulation, clipping, AdamW; reads the loss each step."""
 
     def __init__(self, work: Work, mode: str) -> None:
-        self.work, self.done, self.losses = work, 0, []
+        self.work, self.done = work, 0
+        self.losses: list[float] = []
         self.is_ddp = mode == "ddp"
         module = work.module()
         self.model = DistributedDataParallel(module) if self.is_ddp else _sharded(module)
@@ -134,7 +135,8 @@ class Accelerated:
     def __init__(self, work: Work) -> None:
         from accelerate import Accelerator
 
-        self.work, self.done, self.losses = work, 0, []
+        self.work, self.done = work, 0
+        self.losses: list[float] = []
         self.accelerator = Accelerator(
             gradient_accumulation_steps=work.plan.micro_batches, cpu=work.device.type == "cpu"
         )
