@@ -113,25 +113,16 @@ def fates(
     transport. `start_s`, `charge_j` and `draws` are of the cohort.
     """
     tries = {way: _attempts(draws[:, way], fleet.arrival_ratio[clients]) for way in (DOWN, UP)}
-    latency_s = fleet.latency_s[clients]
-    down = shared_rate(fleet.down_bytes_per_s[clients], server.up_bytes_per_s, server.clients)
-    up = shared_rate(fleet.up_bytes_per_s[clients], server.down_bytes_per_s, server.clients)
-    one_down_s = transfer_s(payload.down_bytes, down, latency_s)
-    one_up_s = transfer_s(payload.up_bytes, up, latency_s)
+    one_s = _one_try_s(fleet, clients, payload, server)
+    there_s, back_s = (np.minimum(tries[way], ATTEMPTS) * one_s[way] for way in (DOWN, UP))
     trained_s = training_s(fleet.samples[clients], epochs, fleet.sample_s[clients])
-    there_s = np.minimum(tries[DOWN], ATTEMPTS) * one_down_s
     before_s = before_work_s(transport, fleet.start_s[clients], there_s, starts)
-    work_s = looked_s(before_s + trained_s, transport.reply_look_s)
-    whole = np.stack([there_s, work_s, np.minimum(tries[UP], ATTEMPTS) * one_up_s])
+    whole = np.stack([there_s, looked_s(before_s + trained_s, transport.reply_look_s), back_s])
     watts = _watts(fleet, clients)
     misfortunes = np.stack(
         [
-            np.where(tries[DOWN] > ATTEMPTS, whole[0], np.where(tries[UP] > ATTEMPTS, whole.sum(0), np.inf)),
-            np.where(
-                draws[:, LEAVES] < fleet.dropout_ratio[clients],
-                whole[0] + draws[:, WHEN] * work_s,
-                np.inf,
-            ),
+            _lost_s(tries, whole),
+            _dropped_s(draws, fleet.dropout_ratio[clients], whole),
             _beyond(hours_left_s(fleet, clients, start_s), whole),
             _empty_s(fleet, clients, charge_j, whole, watts),
         ]
@@ -146,10 +137,32 @@ def fates(
         down_s=spent[0],
         work_s=spent[1],
         up_s=spent[2],
-        down_bytes=np.round(payload.down_bytes * spent[0] / one_down_s),
-        up_bytes=np.round(payload.up_bytes * spent[2] / one_up_s),
+        down_bytes=np.round(payload.down_bytes * spent[0] / one_s[DOWN]),
+        up_bytes=np.round(payload.up_bytes * spent[2] / one_s[UP]),
         battery_j=np.where(fleet.has_battery[clients], (spent * watts).sum(0), 0.0),
     )
+
+
+def _one_try_s(fleet: Fleet, clients: I64, payload: Payload, server: ServerLink) -> dict[int, F64]:
+    """Seconds of one transfer each way, over a server's link that all share."""
+    down = shared_rate(fleet.down_bytes_per_s[clients], server.up_bytes_per_s, server.clients)
+    up = shared_rate(fleet.up_bytes_per_s[clients], server.down_bytes_per_s, server.clients)
+    latency_s = fleet.latency_s[clients]
+    return {
+        DOWN: transfer_s(payload.down_bytes, down, latency_s),
+        UP: transfer_s(payload.up_bytes, up, latency_s),
+    }
+
+
+def _lost_s(tries: dict[int, I64], whole: F64) -> F64:
+    """When a client has tried a transfer in vain for the last time."""
+    after_all = np.where(tries[UP] > ATTEMPTS, whole.sum(0), np.inf)
+    return np.where(tries[DOWN] > ATTEMPTS, whole[0], after_all)
+
+
+def _dropped_s(draws: F64, dropout_ratio: F64, whole: F64) -> F64:
+    """When a client drops out: at any moment of its work alike."""
+    return np.where(draws[:, LEAVES] < dropout_ratio, whole[0] + draws[:, WHEN] * whole[1], np.inf)
 
 
 def hours_left_s(fleet: Fleet, clients: I64, start_s: F64 | float) -> F64:

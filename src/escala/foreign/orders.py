@@ -25,7 +25,7 @@ from escala.model.plan import (
 )
 from escala.model.precision import recipe
 from escala.model.problem import Problem
-from escala.model.workload import Batching, Method, OptimizerKind
+from escala.model.workload import Batching, Method, OptimizerKind, Workload
 
 TRAINED: Final = (Method.PRETRAIN, Method.FULL)
 ADAPTED: Final = (Method.LORA, Method.QLORA)
@@ -145,7 +145,23 @@ def lacking(target: Target, order: Order) -> list[str]:
 
 
 def _lacking(able: Abilities, order: Order) -> Iterator[str]:
-    plan, workload = order.plan, order.problem.workload
+    plan = order.plan
+    yield from _work_lacks(able, order.problem.workload)
+    yield from _sharding_lacks(able, plan)
+    yield from _degrees_lack(able, plan)
+    yield from _savings_lack(able, plan)
+    if plan.precision not in able.precisions:
+        names = _listed(recipe(each).name for each in able.precisions)
+        yield f"{recipe(plan.precision).name}: it has {names}"
+    if plan.wide_layers:
+        yield "layers that stay in 16 bit"
+    if plan.placement != Plan().placement and not able.placements:
+        yield f"the order {plan.placement} of ranks: it has {Plan().placement} only"
+    yield from _meetings_lack(able, plan)
+
+
+def _work_lacks(able: Abilities, workload: Workload) -> Iterator[str]:
+    """What it trains: network, method, frozen parts, optimizer, lengths."""
     if workload.network.is_image and not able.images:
         yield "networks for images"
     if workload.network.is_traced:
@@ -157,12 +173,22 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
             yield f"frozen {part}: it freezes {_listed(able.freezes) or 'nothing'}"
     if workload.optimizer.kind not in able.optimizers:
         yield f"the optimizer {workload.optimizer.kind}: it has {_listed(able.optimizers)}"
+    if workload.lengths.batching not in (Batching.FULL, Batching.PACKED):
+        yield f"batches of unequal samples ({workload.lengths.batching}): its files say full sequences"
+
+
+def _sharding_lacks(able: Abilities, plan: Plan) -> Iterator[str]:
+    """How replicas hold their states."""
     if plan.zero not in able.zero:
         yield f"ZeRO stage {plan.zero}: it has {_listed(able.zero)}"
     elif plan.zero == 3 and not plan.reshard and not able.no_reshard:
         yield "sharded weights that stay gathered from forward to backward"
     if 1 < plan.shard < plan.dp * plan.cp and plan.zero in able.zero and not able.hybrid:
         yield f"shards over {plan.shard} of {plan.dp * plan.cp} replicas (HSDP)"
+
+
+def _degrees_lack(able: Abilities, plan: Plan) -> Iterator[str]:
+    """Degrees of parallelism, and the kinds of those above 1."""
     for axis, most in (("tp", able.tp), ("pp", able.pp), ("cp", able.cp), ("ep", able.ep), ("etp", able.etp)):
         if getattr(plan, axis) > most:
             yield f"{axis} {getattr(plan, axis)}: " + ("it has none" if most == 1 else f"at most {most}")
@@ -175,31 +201,30 @@ def _lacking(able: Abilities, order: Order) -> Iterator[str]:
         yield from _one_of("context parallelism", plan.cp_kind, able.cp_kinds)
     if plan.ep > 1 and able.ep > 1:
         yield from _one_of("dispatcher", plan.dispatcher, able.dispatchers)
+    if plan.dynamic_cp and plan.cp > 1:
+        yield "dynamic context parallelism"
+
+
+def _savings_lack(able: Abilities, plan: Plan) -> Iterator[str]:
+    """What saves memory or launches: recompute, offload, the step, the compiler, the loss."""
     yield from _one_of("recompute", plan.recompute, able.recompute)
     yield from _one_of("offload of the optimizer", plan.offload_optimizer, able.offload_optimizer)
     yield from _one_of("offload of weights", plan.offload_params, able.offload_params)
     yield from _one_of("offload of activations", plan.offload_activations, able.offload_activations)
     if plan.optimizer_step is not OptimizerStep.WHOLE:
         yield f"an optimizer step {_named(plan.optimizer_step)}"
-    if plan.precision not in able.precisions:
-        names = _listed(recipe(each).name for each in able.precisions)
-        yield f"{recipe(plan.precision).name}: it has {names}"
-    if workload.lengths.batching not in (Batching.FULL, Batching.PACKED):
-        yield f"batches of unequal samples ({workload.lengths.batching}): its files say full sequences"
     yield from _one_of("torch.compile", plan.compile, able.compiles)
     if plan.fused_loss and not able.fused_loss:
         yield "a fused loss"
+
+
+def _meetings_lack(able: Abilities, plan: Plan) -> Iterator[str]:
+    """Local steps and how replicas meet."""
     is_plain = plan.local_wire is LocalWire.FP32 and plan.local_fragments == 1
     if plan.local_steps > able.local_steps or (plan.local_steps > 1 and not is_plain):
         yield "replicas that train alone between meetings (local steps)"
-    if plan.dynamic_cp and plan.cp > 1:
-        yield "dynamic context parallelism"
-    if plan.wide_layers:
-        yield "layers that stay in 16 bit"
     if plan.local_overlap_steps:
         yield "meetings that travel while replicas train on (overlapped local steps)"
-    if plan.placement != Plan().placement and not able.placements:
-        yield f"the order {plan.placement} of ranks: it has {Plan().placement} only"
 
 
 def _one_of(what: str, given: object, able: tuple[object, ...]) -> Iterator[str]:

@@ -7,7 +7,7 @@ every device has its own port, so ranks inside the domain add their ports.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any, Final, Self
 
 import numpy as np
@@ -138,55 +138,80 @@ def wire(mesh: Mesh, axes: tuple[str, ...], ranks: I64, thinning: I64 | None = N
     A group that crosses one level only has the lines that were measured of it, where they were. On a torus
     the port is that of the cables which the group uses, latency that of its hops; see `torus.ways`.
     """
-    cluster, plans = mesh.cluster, mesh.plans
-    step = np.ones(len(plans), np.int64) if thinning is None else thinning
-    below = np.ones(len(plans), np.int64)
-    gather = np.full(len(plans), np.inf)
-    reduce = np.full(len(plans), np.inf)
-    latency = np.zeros(len(plans))
-    inside = below
-    outermost = np.zeros(len(plans), np.int64)
-    slow = np.full(len(plans), np.inf)
-    levels = np.zeros(len(plans), np.int64)
-    message = np.zeros(len(plans))
+    cluster, rows = mesh.cluster, len(mesh.plans)
+    step = np.ones(rows, np.int64) if thinning is None else thinning
     found_ways = _ways(mesh, axes, ranks, step)
-    for level, link in enumerate(cluster.links):
-        here = _inside(mesh, axes, _domain(cluster, level), step, ranks)
-        crossed = here > below
-        port = below * link.bytes_per_s / link.oversubscription if level else _port(link, found_ways)
-        gather = np.where(crossed, np.minimum(gather, port * link.gather_efficiency), gather)
-        ringed = link.reduces_in_network & (here < IN_NETWORK_RANKS * below)
-        share = np.where(ringed, link.gather_efficiency, link.reduce_efficiency)
-        reduce = np.where(crossed, np.minimum(reduce, port * share), reduce)
-        steps = doublings(here / below) if link.torus is None or found_ways is None else found_ways.hops
-        latency = latency + np.where(crossed, link.latency_s * steps, 0.0)
-        outermost = np.where(crossed, level, outermost)
-        levels = levels + crossed
-        alone = link.bytes_per_s / link.oversubscription * link.gather_efficiency
-        slow = np.where(crossed, np.minimum(slow, alone), slow)
-        message = np.where(crossed, np.maximum(message, link.message_s), message)
-        below = here
-        inside = here if level == 0 else inside
-    fast = _pair_bytes_per_s(cluster.links[0], found_ways, inside) * cluster.links[0].gather_efficiency
+    crossings = _crossings(mesh, axes, ranks, step, found_ways)
+    gather = reduce(np.minimum, [each.gather_bytes_per_s for each in crossings])
+    latency = sum((each.latency_s for each in crossings), np.zeros(rows))
+    inside, first = crossings[0].joined, cluster.links[0]
+    pairs = _pair_bytes_per_s(first, found_ways, inside) * first.gather_efficiency
+    levels = [np.where(each.crossed, level, 0) for level, each in enumerate(crossings)]
     found = Wire(
         ranks=ranks.astype(np.float64),
         inside=inside.astype(np.float64),
         gather_bytes_per_s=gather,
         scatter_bytes_per_s=gather,
-        reduce_bytes_per_s=reduce,
-        fast_bytes_per_s=fast + np.zeros(len(plans)),
-        slow_bytes_per_s=slow,
+        reduce_bytes_per_s=reduce(np.minimum, [each.reduce_bytes_per_s for each in crossings]),
+        fast_bytes_per_s=pairs + np.zeros(rows),
+        slow_bytes_per_s=reduce(np.minimum, [each.pair_bytes_per_s for each in crossings]),
         latency_s=latency,
         scatter_latency_s=latency,
         reduce_latency_s=latency,
         exchange_latency_s=latency,
-        hidden_share=np.full(len(plans), np.nan),
-        message_s=message,
-        level=outermost,
+        hidden_share=np.full(rows, np.nan),
+        message_s=reduce(np.maximum, [each.message_s for each in crossings]),
+        level=reduce(np.maximum, levels),
     )
+    crossed = sum((each.crossed.astype(np.int64) for each in crossings), np.zeros(rows, np.int64))
+    return _as_measured(found, cluster, crossed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Crossing:
+    """One level of links: who crosses it, and what such groups find on it; inf or 0 for the others."""
+
+    crossed: Bool
+    joined: I64  # ranks of the group inside one domain that this level joins
+    gather_bytes_per_s: F64
+    reduce_bytes_per_s: F64
+    pair_bytes_per_s: F64
+    latency_s: F64
+    message_s: F64
+
+
+def _crossings(
+    mesh: Mesh, axes: tuple[str, ...], ranks: I64, step: I64, found_ways: Ways | None
+) -> list[_Crossing]:
+    """What a group finds on each level of links, the innermost first."""
+    below, found = np.ones(len(mesh.plans), np.int64), []
+    for level, link in enumerate(mesh.cluster.links):
+        joined = _inside(mesh, axes, _domain(mesh.cluster, level), step, ranks)
+        crossed, alone = joined > below, link.bytes_per_s / link.oversubscription
+        port = below * alone if level else _port(link, found_ways)
+        ringed = link.reduces_in_network & (joined < IN_NETWORK_RANKS * below)
+        share = np.where(ringed, link.gather_efficiency, link.reduce_efficiency)
+        steps = doublings(joined / below) if link.torus is None or found_ways is None else found_ways.hops
+        found.append(
+            _Crossing(
+                crossed=crossed,
+                joined=joined,
+                gather_bytes_per_s=np.where(crossed, port * link.gather_efficiency, np.inf),
+                reduce_bytes_per_s=np.where(crossed, port * share, np.inf),
+                pair_bytes_per_s=np.where(crossed, alone * link.gather_efficiency, np.inf),
+                latency_s=np.where(crossed, link.latency_s * steps, 0.0),
+                message_s=np.where(crossed, link.message_s, 0.0),
+            )
+        )
+        below = joined
+    return found
+
+
+def _as_measured(found: Wire, cluster: Cluster, levels: I64) -> Wire:
+    """Groups that cross one level alone take the lines that were measured of it, where they were."""
     for level, link in enumerate(cluster.links):
         if link.lines:
-            rows = (levels == 1) & (outermost == level) & (found.ranks > 1)
+            rows = (levels == 1) & (found.level == level) & (found.ranks > 1)
             found = _measured(found, link, rows, cluster.backend)
     return found
 
