@@ -84,7 +84,7 @@ def engine_name(name: str) -> str:
     """The catalog's name for an engine."""
     found = find_engine(name)
     if found is None:
-        raise unknown("engine", shown(name), engines(), f"the catalog has {', '.join(engines()) or 'none'}")
+        raise unknown("engine", shown(name), engines(), "`escala catalog engines` lists all")
     return found
 
 

@@ -262,7 +262,7 @@ def kept_words(given: KeptView | None) -> list[Chunk]:
 
 def print_target(console: Console, given: TargetView, rule: str) -> None:
     """A line for each batch: samples, time, energy and money to the target."""
-    put(console, Text("To the same target, by global batch", style=STRONG))
+    put(console, Text("To the same target with the best plan of each global batch", style=STRONG))
     heads = ("batch", "step", "samples", "time", "", "energy", "cost")
     rows = [target_row(each) for each in given.points]
     there = [any(cells) for cells in zip(*rows, strict=True)]
