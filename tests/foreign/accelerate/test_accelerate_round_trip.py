@@ -7,7 +7,7 @@ import pytest
 
 from escala.foreign.accelerate import writing, writing_deepspeed, writing_megatron
 from escala.foreign.orders import Order, Writer, lacking
-from escala.model.plan import Compile, ContextKind, Offload, Precision, Recompute
+from escala.model.plan import Compile, ContextKind, Dispatcher, Offload, Precision, Recompute
 from escala.model.workload import Method
 from foreign.plans import ORDERS
 from foreign.round import assert_round_trip, assert_written_or_refused
@@ -63,6 +63,22 @@ MEGATRON = {
     "first-layers": changed("zero-1", recompute=Recompute.FIRST_LAYERS, recompute_layers=4),
     "offload": changed("zero-1", recompute=Recompute.FULL, offload_optimizer=Offload.CPU),
     "ring": changed("fsdp-cp-ring", zero=1, reshard=False),
+    "tensor-sp": changed("fsdp-tp-sp", zero=1, reshard=False, compile=Compile.OFF),
+    "tensor": changed("fsdp-tp-sp", zero=0, shard=1, reshard=False, sp=False, compile=Compile.OFF),
+    "experts": changed("fsdp-ep", zero=1, reshard=False, dispatcher=Dispatcher.ALL_GATHER),
+    "experts-tensor": changed(
+        "fsdp-ep",
+        dp=16,
+        zero=1,
+        shard=16,
+        tp=2,
+        sp=True,
+        etp=2,
+        reshard=False,
+        dispatcher=Dispatcher.ALL_GATHER,
+    ),
+    "pipeline-ring": changed("tp-pp-1f1b", dp=1, shard=1, zero=0, cp=2, cp_kind=ContextKind.RING),
+    "fp16": changed("tp-pp-1f1b", precision=Precision.FP16),
 }
 WRITTEN = [
     *((writing, name, order) for name, order in FSDP2.items()),
