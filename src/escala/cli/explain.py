@@ -33,10 +33,10 @@ def command(
 
     PLAN is a plan.json, or the number of a plan of the last `escala plan`; without it, the recommended one.
     """
-    from escala.report.calibrate_view import file_under
     from escala.report.explain_text import print_explained
     from escala.report.explain_view import explained
     from escala.report.saved import chosen_plan, save_timeline
+    from escala.report.under import file_under
 
     file, row = chosen_plan(plan)
     file = file_under(file, calibration)

@@ -96,10 +96,10 @@ def ask(network: "Network", given: dict[str, Any]) -> "Asked":
     from escala.cli.question import cluster_of, question_of
     from escala.planning.defaults import answerable, precision_code
     from escala.planning.space import SpaceLimits
-    from escala.report.calibrate_view import under
     from escala.report.planwords import narrowed
     from escala.report.problem_view import refuse_less_than_a_step
     from escala.report.reasoning_ask import told_of
+    from escala.report.under import under
 
     has_range = given["min_gpus"] is not None or given["max_gpus"] is not None
     if has_range and given["gpus"] is not None:
@@ -124,10 +124,10 @@ def _ask_how_many(network: "Network", given: dict[str, Any], limits: "SpaceLimit
     from escala.cli.question import cluster_of, question_of
     from escala.planning.defaults import MOST_TRIED_DEVICES, answerable
     from escala.planning.scaling import curve, on
-    from escala.report.calibrate_view import under
     from escala.report.planwords import objective_of
     from escala.report.problem_view import refuse_less_than_a_step
     from escala.report.reasoning_ask import curve_told
+    from escala.report.under import under
 
     least, most = given["min_gpus"] or 1, given["max_gpus"] or MOST_TRIED_DEVICES
     if given["batch"] is not None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,11 +9,8 @@ from escala.calibration.solving import ROUNDS
 from escala.errors import InvalidInput
 from escala.measurement.calibrate import calibrated
 from escala.measurement.calibration_record import Calibrated
-from escala.model.own_numbers import with_own
-from escala.model.problem import Problem
-from escala.report.calibration_file import read_calibration, write_calibration
+from escala.report.calibration_file import write_calibration
 from escala.report.pairs import read_pairs
-from escala.report.planfile import PlanFile
 
 
 def calibration_answer(names: Sequence[str], progress: Callable[[str, float], None]) -> Calibrated:
@@ -42,13 +38,3 @@ def save_calibration(given: Calibrated, path: str) -> None:
     if any(Path(path).resolve() == Path(each).resolve() for each in read):
         raise InvalidInput(f"{path} is a file that was read; name another file to write")
     write_calibration(given.calibration, path)
-
-
-def under(problem: Problem, calibration: str | None) -> Problem:
-    """The problem under a calibration; without one it stays as it is."""
-    return problem if calibration is None else with_own(problem, read_calibration(calibration))
-
-
-def file_under(file: PlanFile, calibration: str | None) -> PlanFile:
-    """The plans under a calibration, in place of the one that they were made with."""
-    return replace(file, problem=under(file.problem, calibration))

@@ -1,30 +1,32 @@
 """The figures of one plan for people, with intervals: rate, MFU, memory, one step or the whole run."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
 
 from escala.model.host import PLACES
 from escala.report.answer import Answer, PlanView, RunView
-from escala.report.explain_view import Explained
 from escala.report.layout import QUIET, VERDICT_STYLES, Chunk, flow, hanging, room
 from escala.report.numbers import SHOWN_ROUTING_BYTES, chance, energy, gib, mass, money, seconds, short, span
 from escala.report.shared import Interval
 from escala.units import digits, percent
 
+if TYPE_CHECKING:  # `plan` shows figures too, and reads nothing that `explain` needs
+    from escala.report.explain_view import Explained
+
 SHOWN_CHANCE: Final = 0.1
 """From here on the capacity lies inside the 80 % interval of the need, so a ranking says so."""
 
 
-def figures(given: Answer | Explained, plan: PlanView, width: int) -> list[Text]:
+def figures(given: "Answer | Explained", plan: PlanView, width: int) -> list[Text]:
     """Lines with rate, utilisation and memory, then with the whole run, or with one step without it."""
     lines = flow(_speed(given, plan), width, "   ")
     return lines + flow(_run(given, plan.run) if plan.run else _step(plan), width)
 
 
-def unit(given: Answer | Explained) -> str:
+def unit(given: "Answer | Explained") -> str:
     """What the rate counts."""
     sample = given.workload.sample
     return "tok/s/GPU" if sample == "sequences" else f"{sample}/s/GPU"
@@ -44,7 +46,7 @@ def offloads(plan: PlanView) -> bool:
     return any(plan.plan[place] != "none" for place in PLACES)
 
 
-def host_words(given: Answer | Explained, plan: PlanView) -> list[Chunk]:
+def host_words(given: "Answer | Explained", plan: PlanView) -> list[Chunk]:
     """'1,550 GiB of 1,863 a node, risky', 'with buffers up to 2,314': what a node needs in its memory."""
     needed, capacity = gib(plan.host_memory_bytes), given.cluster.host_memory_bytes
     if not offloads(plan):
@@ -57,7 +59,7 @@ def host_words(given: Answer | Explained, plan: PlanView) -> list[Chunk]:
     ]
 
 
-def print_doubt(console: Console, given: Answer | Explained) -> None:
+def print_doubt(console: Console, given: "Answer | Explained") -> None:
     """How wide the intervals are, and what no published run calibrated."""
     lines = flow([given.doubt], room(console))
     for each in given.calibration.notes:
@@ -66,7 +68,7 @@ def print_doubt(console: Console, given: Answer | Explained) -> None:
     hanging(console, "Own", flow(given.calibration.own, room(console)), style=QUIET)
 
 
-def _speed(given: Answer | Explained, plan: PlanView) -> list[Chunk]:
+def _speed(given: "Answer | Explained", plan: PlanView) -> list[Chunk]:
     memory, rate = plan.memory_bytes, plan.tokens_per_s_per_device
     fit = Text(f"{gib(memory.value)} of {gib(memory.capacity)} GiB, ")
     fit.append(_verdict(given, plan))
@@ -78,7 +80,7 @@ def _speed(given: Answer | Explained, plan: PlanView) -> list[Chunk]:
     ]
 
 
-def _verdict(given: Answer | Explained, plan: PlanView) -> Text:
+def _verdict(given: "Answer | Explained", plan: PlanView) -> Text:
     """The verdict, and the host's memory where that makes it worse than the device."""
     verdict, capacity = (
         Text(plan.verdict, style=VERDICT_STYLES[plan.verdict]),
@@ -104,7 +106,7 @@ def _step(plan: PlanView) -> list[Chunk]:
     return parts
 
 
-def _run(given: Answer | Explained, run: RunView) -> list[Chunk]:
+def _run(given: "Answer | Explained", run: RunView) -> list[Chunk]:
     """Time, device-hours, energy, carbon and money of the whole run, as far as they are known."""
     cluster, sample = given.cluster, given.workload.sample
     what = "tokens" if sample == "sequences" else sample

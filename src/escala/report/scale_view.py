@@ -20,11 +20,11 @@ from escala.measurement.bench.place import refuse_elsewhere
 from escala.measurement.bench.request import checked_kind, make_writable
 from escala.measurement.job.request import require_torch
 from escala.planning.resizing import Case, case_of
-from escala.report.calibrate_view import under
 from escala.report.planfile import PlanFile, plan_document
 from escala.report.saved import chosen_plan
 from escala.report.scale_page import scale_page
 from escala.report.train_view import JOB, RESULT, Asked, job_bytes, refuse_unrunnable, save_job
+from escala.report.under import under
 from escala.training.conclude import Trained
 from escala.training.job import Choices, Job, Saving
 from escala.training.launch import start

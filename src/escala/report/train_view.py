@@ -27,12 +27,12 @@ from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import Reject, describe
 from escala.parallel.outer import Outer
-from escala.report.calibrate_view import under
 from escala.report.pairs import write_pair
 from escala.report.planfile import plan_document, plan_file_of
 from escala.report.runfile import save_run
 from escala.report.saved import chosen_plan
 from escala.report.train_page import train_page
+from escala.report.under import under
 from escala.training.conclude import Trained
 from escala.training.job import Choices, Decay, Job, Rate, Saving, Update
 from escala.training.launch import Launcher, Place, nodes_of, place_of, refuse_other_size, start

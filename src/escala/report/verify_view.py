@@ -1,10 +1,10 @@
 """A run beside its plan, from their files. Compares nothing itself."""
 
 from escala.measurement.verify import Verified, verify
-from escala.report.calibrate_view import under
 from escala.report.pairs import write_pair
 from escala.report.runfile import read_run
 from escala.report.saved import chosen_plan
+from escala.report.under import under
 
 
 def verified(run: str, plan: str | None, calibration: str | None) -> Verified:
