@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from escala.model.columns import I64, Bool
+from escala.model.columns import F64, I64, Bool
 from escala.model.estimate import Dealt, deal, memory_of
 from escala.model.memory import Memory, Verdict
 from escala.model.plan import Plans, Recompute, concatenate
@@ -82,43 +82,69 @@ class Fitting:
         recomputed layers that fit are the fastest of that kind.
         """
         allowed, found, rest = self.allowed(), [], plans
+        needed = np.full(len(plans), np.nan)
         if Recompute.NONE in allowed and len(plans):
-            fits = self._fits(plans, deal(self.problem, plans))
-            found, rest = [plans.take(fits)], plans.take(~fits)
+            fits, needed = self._tried(plans, deal(self.problem, plans))
+            found, rest, needed = [plans.take(fits)], plans.take(~fits), needed[~fits]
         lost = rest
         if len(rest):
-            more, lost = self._recomputed(rest, allowed)
+            more, lost = self._recomputed(rest, needed, allowed)
             found += more
         parts = [part for part in found if len(part)]
         return (concatenate(parts) if parts else None), lost
 
-    def _recomputed(self, plans: Plans, allowed: frozenset[Recompute]) -> tuple[list[Plans], Plans]:
+    def _recomputed(
+        self, plans: Plans, needed: F64, allowed: frozenset[Recompute]
+    ) -> tuple[list[Plans], Plans]:
         dealt, found = deal(self.problem, plans), []
         chosen = np.zeros(len(plans), np.bool_)
         for mode in (Recompute.SELECTIVE, Recompute.FULL):
-            fits = self._fits(recomputed(plans, mode), dealt)
+            fits, least = self._tried(recomputed(plans, mode), dealt)
             if mode in allowed:
                 found.append(recomputed(plans, mode).take(fits))
                 chosen |= fits
         if Recompute.FIRST_LAYERS in allowed:
-            some, rows = self._fewest_layers(plans, fits)
+            rows = np.flatnonzero(fits)
+            some, part = self._fewest_layers(plans.take(rows), needed[rows], least[rows])
             found.append(some)
-            chosen[rows] = True
+            chosen[rows[part]] = True
         return found, plans.take(~chosen)
 
-    def _fits(self, plans: Plans, dealt: Dealt) -> Bool:
-        return self.accepted.of(self.problem, memory_of(self.problem, plans, dealt))
+    def _tried(self, plans: Plans, dealt: Dealt) -> tuple[Bool, F64]:
+        """Whether plans fit, and the bytes that they need."""
+        memory = memory_of(self.problem, plans, dealt)
+        return self.accepted.of(self.problem, memory), memory.needed_bytes
 
-    def _fewest_layers(self, plans: Plans, full_fits: Bool) -> tuple[Plans, I64]:
-        """The fewest layers, below all, whose recompute makes plans fit: memory falls with each."""
-        rows = np.flatnonzero(full_fits)
-        few = plans.take(rows)
-        most = np.maximum(-(-self.problem.workload.network.layers // few.pp), 1)
-        low, high = np.zeros(len(few), np.int64), most
-        dealt = deal(self.problem, few) if len(few) else None
+    def _fewest_layers(self, plans: Plans, needed: F64, least: F64) -> tuple[Plans, Bool]:
+        """The fewest layers, below all, whose recompute makes plans fit, and which plans these are.
+
+        Memory falls with each layer, nearly by the same bytes: from what plans need without recompute and
+        with all of it the layers are guessed, else halved.
+        """
+        most = np.maximum(-(-self.problem.workload.network.layers // plans.pp), 1)
+        low, high, tries = np.zeros(len(plans), np.int64), most, 0
+        limit = self.accepted.device_share * self.problem.accelerator.memory_bytes
+        dealt = deal(self.problem, plans) if len(plans) else None
         while dealt is not None and int((high - low).max()) > 1:
-            middle = np.maximum((low + high) // 2, 1)
-            fits = self._fits(recomputed(few, Recompute.FIRST_LAYERS, middle), dealt)
-            high, low = np.where(fits, middle, high), np.where(fits, low, middle)
+            guess = _line(low, high, needed, least, limit) if tries % 3 < 2 else np.nan
+            middle = _inside(low, high, guess)
+            fits, found = self._tried(recomputed(plans, Recompute.FIRST_LAYERS, middle), dealt)
+            high, least = np.where(fits, middle, high), np.where(fits, found, least)
+            low, needed = np.where(fits, low, middle), np.where(fits, needed, found)
+            tries += 1
         part = high < most
-        return recomputed(few, Recompute.FIRST_LAYERS, high).take(part), rows[part]
+        return recomputed(plans, Recompute.FIRST_LAYERS, high).take(part), part
+
+
+def _line(low: I64, high: I64, needed: F64, least: F64, limit: float) -> F64:
+    """Where a line from the bytes needed at the low end to the least at the high end meets the limit."""
+    falls = needed - least
+    share = np.divide(needed - limit, falls, out=np.full(len(falls), np.nan), where=falls > 0)
+    return np.asarray(low + share * (high - low), np.float64)
+
+
+def _inside(low: I64, high: I64, guess: F64 | float) -> I64:
+    """The guess rounded up, strictly between the ends where there is room; halves where there is none."""
+    halves = np.maximum((low + high) // 2, 1)
+    wanted = np.ceil(np.where(np.isfinite(guess), guess, halves))
+    return np.asarray(np.clip(wanted, low + 1, np.maximum(high - 1, low + 1)), np.int64)
