@@ -24,7 +24,7 @@ from escala.model.plan import Plan, Plans
 from escala.model.problem import Problem
 from escala.model.rejects import REASONS, Reject, draws_too_much
 from escala.planning.checks import refuse_unable, refuse_unplanned
-from escala.planning.frontier import CHUNK_ROWS, Frontier, Ways
+from escala.planning.frontier import CHUNK_ROWS, Cells, Frontier, Ways
 from escala.planning.offloads import refuse_unknown_offload, with_offload
 from escala.planning.pool import Pool, first_of_each, layout_keys
 from escala.planning.rows import Rows
@@ -114,8 +114,10 @@ def _safest(
 ) -> tuple[Found, Accepted]:
     """The ranking of the first level of risk that some plan is at, and that level."""
     every = groups(problem, limits)
+    asked = size(problem, limits, every)
+    cells = Cells.of(problem, limits, every) if every and not draws_too_much(problem) else None
     for accepted in levels(problem, limits.plain):
-        found = _Search(problem, limits, objective, top, tolerance, accepted).run(every)
+        found = _Search(problem, limits, objective, top, tolerance, accepted).run(cells, asked)
         if found.ranking is not None:
             break
     return found, accepted
@@ -156,12 +158,14 @@ class _Search:
         # bounds are rounded otherwise than what they bound
         self.least = self._least_per_second() * (1.0 - ROUNDING)
 
-    def run(self, every: list[Group]) -> Found:
-        """Groups by rising bound, cells inside the bound, rows in chunks."""
+    def run(self, cells: Cells | None, asked: int) -> Found:
+        """Groups by rising bound, cells inside the bound, rows in chunks.
+
+        Without cells the site has no power for the devices, or nothing was asked for.
+        """
         waiting: list[Ways] = []
-        powered = [] if draws_too_much(self.problem) else every
-        self.rejected[TOO_HUNGRY] = 0 if powered else size(self.problem, self.limits, every)
-        for group, table, seconds, lost in self.frontier.ordered(powered):
+        self.rejected[TOO_HUNGRY] = asked if cells is None else 0
+        for group, table, seconds, lost in self.frontier.ordered(cells) if cells is not None else ():
             kept = np.flatnonzero(self.pool.may_show_cells(table, seconds * self.least))
             self._count(group, TOO_BIG, lost)
             self._count(group, TOO_SLOW, len(table) - len(kept))
@@ -174,12 +178,13 @@ class _Search:
                 waiting = []
         if waiting:
             self._evaluate(self.frontier.rows(waiting))
-        return self._found(size(self.problem, self.limits, every))
+        return self._found(asked)
 
     def _count(self, group: Group, reason: str, cells: int) -> None:
         """Note that so many cells of a group were left out, in plans."""
         per_cell = group.ways // max(len(group.experts) * group.micro_ways, 1) * len(group.orders)
-        self.rejected[reason] += cells * per_cell * variants(self.problem, self.limits, group.pp)
+        if cells:
+            self.rejected[reason] += cells * per_cell * variants(self.problem, self.limits, group.pp)
 
     def _least_per_second(self) -> float:
         """Least value of the objective for each second: 1 for time, the idle power for energy."""
